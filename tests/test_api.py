@@ -231,8 +231,8 @@ def exported(kind):
 
 
 VERBS = {
-    "aconstruct", "adetect", "aevaluate", "agenerate", "ajudge", "ajudge_log", "assert_reliable", "compare",
-    "construct", "detect", "diagnose", "evaluate", "export", "gate", "generate", "judge", "judge_log", "select",
+    "aconstruct", "adetect", "aevaluate", "agenerate", "ajudge", "assert_reliable", "compare",
+    "construct", "detect", "diagnose", "evaluate", "export", "gate", "generate", "judge", "select",
     "split_run", "switch_test", "train", "write_detector_report",
 }  # fmt: skip
 

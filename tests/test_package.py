@@ -17,7 +17,7 @@ PUBLIC = {
     "BaseComparison", "BatchSettings", "CallSettings", "CaseSelection", "ChatDetectorSettings", "Comparison",
     "ConstructSettings",
     "Direction", "EClosureCollator", "EClosureLoss", "EClosureLossMixin", "EcloseError", "Edge", "EvidenceEdit",
-    "ExportResult", "ajudge_log", "export", "judge_log",
+    "ExportResult", "export",
     "FailureClass", "Family", "GateResult", "GenerateSettings", "ImportSettings",
     "Ineligibility", "Instance", "JudgeSettings", "Judgment", "JudgmentTrail", "LocalDetectorSettings",
     "LocalFailure", "MetricRate",

@@ -26,8 +26,8 @@ PAGES = {
     "evaluate": ApiPage(
         "Evaluate",
         "Judge responses, read the results, hold them against limits, and send them on.",
-        """evaluate aevaluate judge ajudge show_judgment diagnose compare gate assert_reliable export judge_log
-        ajudge_log generate agenerate split_run Results RunResult Rates MetricRate Comparison BaseComparison GateResult
+        """evaluate aevaluate judge ajudge show_judgment diagnose compare gate assert_reliable export
+        generate agenerate split_run Results RunResult Rates MetricRate Comparison BaseComparison GateResult
         ExportResult JudgmentTrail TraceGroup""",
     ),
     "detect": ApiPage(

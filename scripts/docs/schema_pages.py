@@ -21,7 +21,6 @@ from eclose.detection.calibration import DetectorCalibration
 from eclose.detection.choice import ResponseChoice
 from eclose.detection.scores import DetectorScore
 from eclose.experiments.plan import Plan
-from eclose.judging.grader_closure import GraderClosure
 from eclose.judging.validation_file import ValidationRecord
 from eclose.store.runs.manifest import Manifest
 from eclose.training.switch_test import FamilySwitchScores
@@ -64,7 +63,6 @@ FORMATS = (
     FileFormat("calibration-NAME.json", DetectorCalibration, "thresholds of a detector", "eclose detect calibrate"),
     FileFormat("choices.jsonl", ResponseChoice, "the chosen one of several responses", "eclose detect choose"),
     FileFormat("switches.jsonl", FamilySwitchScores, "preferences of a model on families", "eclose switch"),
-    FileFormat("grader-closure.jsonl", GraderClosure, "whether explanations establish scores", "eclose judge-log"),
     FileFormat("annotations.jsonl", Annotation, "labels of people, by person and response", "eclose annotate export"),
     FileFormat("screening-annotations.jsonl", ScreeningAnnotation, "screening by people", "eclose annotate export"),
     FileFormat("validation.json", ValidationRecord, "how far a judge agrees with people", "eclose judge validate"),

@@ -14,7 +14,7 @@ __version__: str
 if TYPE_CHECKING:
     from eclose.api.data import aconstruct, agenerate, construct, generate
     from eclose.api.detection import adetect, detect
-    from eclose.api.judging import aevaluate, ajudge, ajudge_log, evaluate, judge, judge_log
+    from eclose.api.judging import aevaluate, ajudge, evaluate, judge
     from eclose.api.models import resolve
     from eclose.benchmarks.import_settings import ImportSettings, TraceMode
     from eclose.benchmarks.layouts import RecordLayout
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "eclose.api.data": ("aconstruct", "agenerate", "construct", "generate"),
     "eclose.api.detection": ("adetect", "detect"),
-    "eclose.api.judging": ("aevaluate", "ajudge", "ajudge_log", "evaluate", "judge", "judge_log"),
+    "eclose.api.judging": ("aevaluate", "ajudge", "evaluate", "judge"),
     "eclose.api.models": ("resolve",),
     "eclose.benchmarks.import_settings": ("ImportSettings", "TraceMode"),
     "eclose.benchmarks.layouts": ("RecordLayout",),
@@ -161,7 +161,6 @@ __all__ = [
     "aevaluate",
     "agenerate",
     "ajudge",
-    "ajudge_log",
     "assert_reliable",
     "check_family",
     "compare",
@@ -173,7 +172,6 @@ __all__ = [
     "gate",
     "generate",
     "judge",
-    "judge_log",
     "match_answer",
     "match_any_answer",
     "normalize_answer",

@@ -131,10 +131,10 @@ class GenerationRun(ModelRun[Instance]):
         """Decoding settings of a completion."""
         return _decoding(self.model, self.settings)
 
-    def open_records(self) -> SortedSpool[Instance]:
+    def open_records(self) -> SortedSpool:
         """Open the questions in the order of their ids."""
         layout = RecordLayout(self.stage.settings["format"])
-        return SortedSpool(Instance, scan_instances(self.stage.inputs[0], layout=layout), limit=self.settings.limit)
+        return SortedSpool(scan_instances(self.stage.inputs[0], layout=layout), limit=self.settings.limit)
 
     async def collect_notes(self, ledger: Ledger) -> dict[str, Any]:
         """Count responses without an answer, and describe the engine."""

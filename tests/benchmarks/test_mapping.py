@@ -219,6 +219,15 @@ def test_messages_can_be_mapped_with_documents_beside(tmp_path):
     assert response.value.answer == "Ada."
 
 
+@pytest.mark.parametrize(("score", "answer"), [(0, "0"), (0.5, "0.5"), (True, "true")])
+def test_score_that_is_no_text_is_read_as_the_answer(tmp_path, score, answer):
+    path = tmp_path / "grades.jsonl"
+    path.write_text(json.dumps({"q": "Which score?", "d": "The answer is Eve.", "s": score}) + "\n")
+    settings = ImportSettings(columns={"question": "q", "documents": "d", "answer": "s"})
+    (response,) = scan_recorded_responses(path, settings=settings)
+    assert response.value.answer == answer
+
+
 def test_names_fill_what_the_file_leaves_out(log):
     settings = ImportSettings(columns=PATHS, model="m1", dataset="tickets")
     assert next(scan_instances(log, settings=settings)).value.benchmark == "tickets"

@@ -389,7 +389,7 @@ def test_a_spool_brings_records_into_the_order_of_their_ids(tmp_path):
     questions(tmp_path / "a.jsonl", len(ids), ids)
     with (tmp_path / "a.jsonl").open("a") as file:
         file.write("{}\n")
-    with SortedSpool(Instance, scan_instances(tmp_path / "a.jsonl")) as spool:
+    with SortedSpool(scan_instances(tmp_path / "a.jsonl")) as spool:
         assert len(spool) == 9
         for _ in range(2):
             first, *others = spool

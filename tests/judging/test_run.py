@@ -29,7 +29,7 @@ from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, bre
 from eclose.world.make.instances import make_world_items
 from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.app import ModelServerThread
-from eclose.world.server.chat_requests import HandlerRegistry
+from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
 
 
 @pytest.fixture
@@ -389,3 +389,29 @@ def test_an_interrupted_run_says_how_far_it_came(run, planted):
     (run / "ledger.sqlite").write_bytes(b"no ledger")
     with pytest.raises(UserError, match=rf"none of {count}"):
         read_judged_cases(run)
+
+
+def test_explanations_in_a_grader_log_that_establish_another_score_are_not_closed(tmp_path):
+    rows = [
+        ("right", "The reference is Ada Rowe. The answer names her. So it is correct.", "correct"),
+        ("other", "The reference is Ada Rowe. The answer names Eve. So it is wrong.", "correct"),
+        ("number", "The reference is Ada Rowe. The answer names Eve. So the score is 0.", 0),
+        ("silent", None, "correct"),
+    ]
+    keys = ("id", "why", "score")
+    log = [dict(zip(keys, row, strict=True)) | {"rubric": "Which score?", "graded": "The answer is Eve."} for row in rows]
+    (tmp_path / "grades.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))
+
+    def judge_closure(request):
+        material = json.loads(request.messages[-1]["content"])
+        words = material["steps"][-1]["text"].rstrip(".").split()
+        return ScriptedReply({"reason": "r", "established": words[-1], "closed": words[-1] == material["answer"]})
+
+    handlers = HandlerRegistry()
+    handlers.register("judge_closure", judge_closure)
+    fields = "id=id,question=rubric,documents=graded,trace=why,answer=score"
+    with ModelServerThread(handlers) as server:
+        options = ("--judge", server.base_url, "--no-price", "--out", tmp_path / "run")
+        command(tmp_path / "grades.jsonl", "--map", fields, *options, code=3)
+    closed = {judgment.response_id.split("-")[0]: judgment.closed for judgment in judgments(tmp_path / "run")}
+    assert closed == {"right": True, "other": False, "number": True, "silent": None}

@@ -1,10 +1,9 @@
-"""Verbs that judge: responses and their diagnosis, one response, and the graders of an evaluation."""
+"""Verbs that judge: responses and their diagnosis, and one response."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -12,34 +11,27 @@ from typing import TYPE_CHECKING, Any
 from eclose.api.models import add_budget, resolve
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.calls.coroutines import run_coroutine
-from eclose.calls.run import run_models_on_records
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
 from eclose.core.response import Response
 from eclose.diagnosis.results import Results, diagnose
 from eclose.errors import UserError
-from eclose.integrations.inspect.grader_scores import scan_inspect_statements
 from eclose.judging.find_inputs import find_judge_inputs
-from eclose.judging.grader_closure import build_grader_prompt, plan_grader_run, scan_judgment_statements
 from eclose.judging.run import judge_responses
-from eclose.judging.settings import JudgeSettings
-from eclose.judging.single_question import forecast_single_question
-from eclose.models.resolve import ModelRef, resolve_model_ref
 from eclose.store.records.jsonl import parse_dataclass, read_records, write_records
 from eclose.store.records.table_rows import Rows, ensure_data_file
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from eclose.benchmarks.import_settings import ImportSettings
     from eclose.calls.client import CallSettings
-    from eclose.calls.forecast import UsageForecast
-    from eclose.calls.run import RunOptions, RunResult
-    from eclose.judging.grader_closure import GraderStatement
+    from eclose.calls.run import RunOptions
+    from eclose.judging.settings import JudgeSettings
     from eclose.models.openai.endpoint import ServerAddress
+    from eclose.models.resolve import ModelRef
     from eclose.response_tasks import ResponseFilter
-    from eclose.store.records.jsonl import ReadRecord
 
 
 async def aevaluate(
@@ -228,102 +220,3 @@ def _response(response: Response | Mapping[str, Any] | str, instance: Instance) 
     if isinstance(response, str):
         return Response.from_completion(f"{instance.id}-1", instance.id, response, None)
     return parse_dataclass(Response, dict(response))
-
-
-async def ajudge_log(
-    log: Path | str,
-    *,
-    judge: str | ModelRef,
-    out: Path | str,
-    settings: JudgeSettings | None = None,
-    calls: CallSettings | None = None,
-    budget: float | None = None,
-    base_url: str | ServerAddress | None = None,
-    options: RunOptions | None = None,
-    allow_stale: bool = False,
-) -> RunResult:
-    """Judge the explanations of graders; see ``judge_log``."""
-    settings, calls = settings or JudgeSettings(), add_budget(calls, budget)
-    inputs, scan = _find_statements(Path(log), allow_stale=allow_stale)
-    keyless = options is not None and options.replay
-    model = await resolve_model_ref(resolve(judge, base_url, keyless=keyless), calls.deadline)
-    return await run_models_on_records(plan_grader_run(scan, inputs, model, Path(out), settings), calls, options)
-
-
-def forecast_judge_log(
-    log: Path | str,
-    *,
-    judge: str | ModelRef,
-    settings: JudgeSettings | None = None,
-    calls: CallSettings | None = None,
-    base_url: str | ServerAddress | None = None,
-    allow_stale: bool = False,
-) -> UsageForecast:
-    """Return calls, tokens and cost of ``judge_log`` with the same arguments; nothing is sent."""
-    _, scan = _find_statements(Path(log), allow_stale=allow_stale)
-    model, settings = resolve(judge, base_url, keyless=True), settings or JudgeSettings()
-    return forecast_single_question(scan(), build_grader_prompt, model, settings, add_budget(calls, None))
-
-
-def _find_statements(
-    log: Path, *, allow_stale: bool
-) -> tuple[tuple[Path, ...], Callable[[], Iterator[ReadRecord[GraderStatement]]]]:
-    """Return the files of a log or of a judged run, and the function that reads their scores."""
-    if not log.is_dir():
-        return (log,), partial(scan_inspect_statements, log)
-    names = (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)
-    return tuple(log / name for name in names), partial(scan_judgment_statements, log, allow_stale=allow_stale)
-
-
-def judge_log(
-    log: Path | str,
-    *,
-    judge: str | ModelRef,
-    out: Path | str,
-    settings: JudgeSettings | None = None,
-    calls: CallSettings | None = None,
-    budget: float | None = None,
-    base_url: str | ServerAddress | None = None,
-    options: RunOptions | None = None,
-    allow_stale: bool = False,
-) -> RunResult:
-    """Judge whether graders' explanations establish the scores that they recorded: closure, applied to judges.
-
-    ``ajudge_log`` is the coroutine.
-
-    Args:
-        log: Log of Inspect (``.eval`` or ``.json``), or the folder of a judged run.
-        judge: Model that judges the explanations: best another one than the grader.
-        out: Folder for ``grader-closure.jsonl``. The same call continues it, and no call is paid for twice.
-        settings: Attempts, lengths and temperature of the judge.
-        calls: Concurrency, rate limits, deadlines and prices of the calls.
-        budget: The most that the run may cost, in the currency of the prices.
-        base_url: Address of an OpenAI-compatible server.
-        options: Ledger, retry, replay and force, as the options of ``eclose judge-log``.
-        allow_stale: Use judgments of a run that were made from other files than those in the folder.
-
-    Returns:
-        The manifest of the run. Scores without an explanation are counted as rejected.
-
-    Raises:
-        UserError: The log cannot be read, or the judge cannot be reached.
-
-    Examples:
-        >>> free = eclose.CallSettings(unpriced=True)
-        >>> result = eclose.judge_log("demo", judge=server, out="graders", calls=free)
-        >>> result.manifest.counts.conserved
-        True
-    """
-    return run_coroutine(
-        ajudge_log(
-            log,
-            judge=judge,
-            out=out,
-            settings=settings,
-            calls=calls,
-            budget=budget,
-            base_url=base_url,
-            options=options,
-            allow_stale=allow_stale,
-        )
-    )

@@ -7,6 +7,7 @@ that hold JSON are opened where a path leads into them. A null on the way makes 
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -122,6 +123,9 @@ def map_record(record: JsonObject, paths: Mapping[str, str]) -> tuple[JsonObject
         value = values.get(paths.get(name, ""))
         if value and _is_list_of_texts(value):
             values[paths[name]] = "\n".join(value)
+        elif name == "answer" and isinstance(value, bool | int | float):
+            # The score of a grader.
+            values[paths[name]] = json.dumps(value)
     if (path := paths.get("documents")) is not None and (chunks := read_titled_documents(values[path])) is not None:
         values[path] = [asdict(chunk) for chunk in chunks]
     return _split_references(values, paths, columns)

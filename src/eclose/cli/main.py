@@ -15,6 +15,7 @@ from eclose.cli import (
     data,
     demo,
     diagnose,
+    export,
     gate,
     generate,
     label,
@@ -33,7 +34,6 @@ from eclose.cli.detect import scoring as detect
 from eclose.cli.experiment import commands as experiment
 from eclose.cli.families import commands
 from eclose.cli.judge import run as judge
-from eclose.cli.logs import export, judge_log
 from eclose.cli.shared.dotenv import load_env_file
 from eclose.cli.shared.extras import describe_missing_extra
 from eclose.cli.shared.output import escape_invisible
@@ -69,7 +69,6 @@ app.command(name="diagnose")(diagnose.diagnose)
 app.command(name="export")(export.export)
 app.command(name="gate")(gate.gate)
 app.command(name="generate")(generate.generate)
-app.command(name="judge-log")(judge_log.judge_log)
 app.command(name="label")(label.label)
 app.command(name="metrics")(metrics.metrics)
 app.command(name="report")(report.report)

@@ -58,7 +58,7 @@ DUPLICATE = "duplicate question"
 class ConstructionSources:
     """Records of sources in the order of their ids; later ones with the same question are rejected."""
 
-    def __init__(self, spool: SortedSpool[Instance]) -> None:
+    def __init__(self, spool: SortedSpool) -> None:
         self._spool = spool
 
     def __len__(self) -> int:
@@ -207,7 +207,7 @@ class ConstructionRun(ModelRun[Instance]):
             if ids is None
             else (record for record in self._scan() if record.value is None or record.value.id in ids)
         )
-        with SortedSpool(Instance, records) as spool:
+        with SortedSpool(records) as spool:
             yield ConstructionSources(spool)
 
     def _scan(self) -> Iterator[ReadRecord[Instance]]:
@@ -216,7 +216,7 @@ class ConstructionRun(ModelRun[Instance]):
     async def collect_notes(self, ledger: Ledger) -> Mapping[str, Any]:
         """Count the sources that passed each stage, by dataset."""
         # Two passes: ``sampled`` is the whole file, ``sources`` the part within the limit without duplicates.
-        with self.open_records() as sources, SortedSpool(Instance, self._scan()) as sampled:
+        with self.open_records() as sources, SortedSpool(self._scan()) as sampled:
             return await count_funnel_by_dataset(ledger, sampled, sources, self.settings.stages)
 
     def check_output(self, *, force: bool) -> None:

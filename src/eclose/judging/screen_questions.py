@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.calls.client import CallSettings
-from eclose.calls.run import RunOptions, RunResult, run_models_on_records
-from eclose.calls.structured import ask_structured
+from eclose.calls.forecast import UsageForecast, drop_repeated_requests, find_writing_habits, forecast_usage
+from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models_on_records
+from eclose.calls.structured import ask_structured, build_structured_request
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_REFERENCE_REASON, Ineligibility, QuestionScreening
 from eclose.judging.settings import JudgeSettings
-from eclose.judging.single_question import SingleQuestionRun, forecast_single_question, identify_single_question
 from eclose.models.resolve import ModelRef, find_model_ref, resolve_model_ref
 from eclose.protocol.disclosure import disclose_for_eligibility
-from eclose.protocol.judging import JudgeQuestion, build_judge_prompt
+from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, judge_guideline_hash
 from eclose.protocol.structured import InconsistentReplyError
+from eclose.store.records.jsonl import ReadRecord
+from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.folder import SCREENING_FILE
 from eclose.store.runs.runner import RecordRejection
 from eclose.store.runs.step import PipelineStep
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from eclose.calls.forecast import UsageForecast
     from eclose.models.interface import ChatModel
     from eclose.models.openai.endpoint import ServerAddress
     from eclose.protocol.structured import PromptWithSchema
@@ -95,7 +97,14 @@ async def plan_screening(
     """Return the run that screens a file of questions; nothing is sent but a request for the server's models."""
     judge = await resolve_model_ref(model, deadline)
     layout = detect_file_layout(instances) if layout is RecordLayout.AUTO else layout
-    identity = identify_single_question(judge, settings, JudgeQuestion.ELIGIBILITY) | {"format": layout.value}
+    # All that decides the replies: a run with other values is other work.
+    identity = {
+        **judge.identity,
+        "attempts": settings.attempts,
+        **settings.decoding.plain,
+        "guideline": judge_guideline_hash(JudgeQuestion.ELIGIBILITY),
+        "format": layout.value,
+    }
     stage = PipelineStep(SCREENING_JOB, identity, (instances,), out / SCREENING_FILE)
     scan = partial(scan_instances, instances, layout=layout)
     return ScreeningRun(stage, scan, judge, settings)
@@ -116,14 +125,27 @@ async def build_screening_run(
 
 
 @dataclass(frozen=True)
-class ScreeningRun(SingleQuestionRun[Instance]):
+class ScreeningRun(ModelRun[Instance]):
     """A run that screens every question of a file."""
 
-    job, record_type, result_type = SCREENING_JOB, Instance, QuestionScreening
+    scan: Callable[[], Iterable[ReadRecord[Instance]]]
+    """Returns the questions, with the records that cannot be read."""
+    judge: ModelRef
+    settings: JudgeSettings
 
-    async def ask(self, record: Instance, judge: ChatModel) -> QuestionScreening | RecordRejection:
-        """Return the screening of a question."""
-        return await screen_question(record, judge, self.settings)
+    @property
+    def model_refs(self) -> tuple[ModelRef]:
+        """The judge."""
+        return (self.judge,)
+
+    @property
+    def jobs(self) -> list[ModelJob]:
+        """The screening as the only job."""
+        return [ModelJob(SCREENING_JOB, partial(screen_question, settings=self.settings), QuestionScreening)]
+
+    def open_records(self) -> SortedSpool:
+        """Open the questions in the order of their ids."""
+        return SortedSpool(self.scan())
 
 
 def forecast_screening(
@@ -134,7 +156,15 @@ def forecast_screening(
     *,
     layout: RecordLayout = RecordLayout.AUTO,
 ) -> UsageForecast:
-    """Return the calls, tokens and cost of screening a file of questions, before a call is sent."""
-    records = scan_instances(instances, layout=layout)
+    """Return calls, tokens and cost of a screening, supposing that the first attempt of each call succeeds."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
-    return forecast_single_question(records, build_screening_prompt, model, settings, calls)
+    records = scan_instances(instances, layout=layout)
+    prompts = (build_screening_prompt(record.value) for record in records if record.value is not None)
+    requests = (
+        build_structured_request(prompt, settings.decoding)
+        for prompt in prompts
+        if not isinstance(prompt, RecordRejection)
+    )
+    # Equal requests are sent once; the ledger answers the others.
+    distinct = drop_repeated_requests(requests, model.name)
+    return forecast_usage(distinct, find_model_price(model, calls), find_writing_habits(model.name))

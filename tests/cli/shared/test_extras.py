@@ -41,7 +41,6 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "export": (["demo", "http://127.0.0.1:9", "--to", "phoenix"], "chat"),
     "gate": (["demo", "--min-trr", "0.5"], None),
     "generate": (["instances.jsonl", "--model", "m", "--out", "new", *MODEL], "chat"),
-    "judge-log": (["demo", "--judge", "m", "--out", "new", *MODEL], "chat"),
     "label": (["demo", "--n", "2", "--no-browser"], "annotate"),
     "ledger verify": (["demo"], "chat"),
     "ledger show": (["demo"], "chat"),

@@ -98,13 +98,13 @@ def _read_log_samples(log: Path, *, score: str = LGG_SCORE) -> Iterator[InspectS
         raise UserError(f"{log}: is no log of Inspect ({error}).") from error
     reader = _SampleReader(log, header.eval.model.removeprefix(f"{UNCALLABLE_PROVIDER}/"), score)
     present = set()
-    for sample in iterate_samples(log, header):
+    for sample in _iterate_samples(log, header):
         present.add((str(sample.id), sample.epoch))
         yield reader.read(sample)
     yield from _report_missing(header, present)
 
 
-def iterate_samples(log: Path, header: EvalLog) -> Iterator[EvalSample]:
+def _iterate_samples(log: Path, header: EvalLog) -> Iterator[EvalSample]:
     """Yield the samples one at a time; a JSON log is read into memory."""
     from inspect_ai.log import read_eval_log, read_eval_log_samples  # noqa: PLC0415 - optional
 
@@ -124,11 +124,11 @@ def _report_missing(header: EvalLog, present: set[tuple[str, int]]) -> Iterator[
     for sample_id in header.eval.dataset.sample_ids or ():
         for epoch in range(1, (header.eval.config.epochs or 1) + 1):
             if (str(sample_id), epoch) not in present:
-                where = format_sample(sample_id, epoch)
+                where = _format_sample(sample_id, epoch)
                 yield InspectSampleRecords(*(ReadRecord(where, rejected=MISSING) for _ in InspectSampleRecords._fields))
 
 
-def format_sample(sample_id: str | int, epoch: int) -> str:
+def _format_sample(sample_id: str | int, epoch: int) -> str:
     """Return the location of a sample in a log, as messages print it."""
     return f"sample {sample_id!r} epoch {epoch}"
 
@@ -144,7 +144,7 @@ class _SampleReader:
         self._questions: dict[str, tuple[str, int]] = {}
 
     def read(self, sample: EvalSample) -> InspectSampleRecords:
-        where = format_sample(sample.id, sample.epoch)
+        where = _format_sample(sample.id, sample.epoch)
         try:
             instance = _parse_instance(sample)
         except RecordError as error:
@@ -222,12 +222,12 @@ class _SampleReader:
 
 def _parse_instance(sample: EvalSample) -> Instance:
     target = [sample.target] if isinstance(sample.target, str) else sample.target
-    instance = instance_from_sample(sample.id, read_question_text(sample), target, sample.metadata)
+    instance = instance_from_sample(sample.id, _read_question_text(sample), target, sample.metadata)
     check_core_rules(instance)
     return instance
 
 
-def read_question_text(sample: EvalSample) -> str:
+def _read_question_text(sample: EvalSample) -> str:
     """Return the input as a scorer sees it: the last message of the user."""
     if isinstance(sample.input, str):
         return sample.input

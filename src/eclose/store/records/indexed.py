@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from eclose.errors import RecordError, UserError
 from eclose.store.records.json_reader import parse_json_object, require_regular_file
@@ -23,7 +23,6 @@ from eclose.store.records.jsonl import (
 )
 from eclose.store.records.outcome_counts import RecordCounter
 from eclose.store.records.seen_ids import SeenIds, hash64
-from eclose.store.records.sorted_spool import HasId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +30,15 @@ if TYPE_CHECKING:
 
 _BOM = b"\xef\xbb\xbf"
 _CHANGED = "was changed in the file while the file was in use. Run the command again."
+
+
+class HasId(Protocol):
+    """A record with an id."""
+
+    @property
+    def id(self) -> str:
+        """The id, unique in a run."""
+        ...
 
 
 T = TypeVar("T", bound=HasId)

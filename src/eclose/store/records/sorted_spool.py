@@ -1,10 +1,11 @@
-"""Records of a scan sorted by id, kept in a temporary file instead of memory."""
+"""Questions of a scan sorted by id, kept in a temporary file instead of memory."""
 
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
+from eclose.core.instance import Instance
 from eclose.store.records.jsonl import ReadRecord, decode_core_value, encode_json_line
 from eclose.store.records.strict_json import parse_json_object
 
@@ -14,28 +15,15 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class HasId(Protocol):
-    """A record with an id."""
+class SortedSpool:
+    """The questions of a scan: first records without a value in file order, then questions by id. A context manager.
 
-    @property
-    def id(self) -> str:
-        """The id, unique in a run."""
-        ...
-
-
-T = TypeVar("T", bound=HasId)
-
-
-class SortedSpool(Generic[T]):
-    """The records of a scan: first those without a value in file order, then the values by id. A context manager.
-
-    The values are kept in an unnamed file, which the system removes with the process; memory holds ids and offsets.
+    The questions are kept in an unnamed file, which the system removes with the process; memory holds ids and offsets.
     """
 
-    def __init__(self, kind: type[T], records: Iterable[ReadRecord[T]], *, limit: int | None = None) -> None:
-        self._kind = kind
+    def __init__(self, records: Iterable[ReadRecord[Instance]], *, limit: int | None = None) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the spool
-        self._others: list[ReadRecord[T]] = []
+        self._others: list[ReadRecord[Instance]] = []
         try:
             # Python sorts texts by code points, which is the order of the ledger's UTF-8 bytes.
             self._offsets = sorted(self._spool(records))[:limit]
@@ -44,7 +32,7 @@ class SortedSpool(Generic[T]):
             self._file.close()
             raise
 
-    def _spool(self, records: Iterable[ReadRecord[T]]) -> Iterator[tuple[str, int]]:
+    def _spool(self, records: Iterable[ReadRecord[Instance]]) -> Iterator[tuple[str, int]]:
         """Write the values to the file; yield the id and offset of each."""
         end = 0
         for record in records:
@@ -58,14 +46,14 @@ class SortedSpool(Generic[T]):
         """Return the number of records, with and without a value."""
         return len(self._others) + len(self._offsets)
 
-    def __iter__(self) -> Iterator[ReadRecord[T]]:
+    def __iter__(self) -> Iterator[ReadRecord[Instance]]:
         """Yield the records; may be repeated."""
         yield from self._others
         # The id stands for the location: the line number of the input says nothing about a sorted record.
         for record_id, offset in self._offsets:
             self._file.seek(offset)
             yield ReadRecord(
-                repr(record_id), value=decode_core_value(self._kind, parse_json_object(self._file.readline()))
+                repr(record_id), value=decode_core_value(Instance, parse_json_object(self._file.readline()))
             )
 
     def __enter__(self) -> Self:
