@@ -42,7 +42,7 @@ CHECKS = {
     "chat": "eclose judge run demo --judge m --base-url http://127.0.0.1:9/v1 --no-price --out judged --dry-run",
     "experiment": "python -m snakemake --version",
     "figures": "eclose report demo --format figures",
-    "inspect": "eclose data to-inspect demo --out log",
+    "inspect": "python -c 'import eclose.integrations.inspect.registry'",
     "local": "python -c 'import eclose.models.local.serve, xllamacpp'",
     "parquet": "eclose data split demo --out parts",
     "postgres": "python -c 'import psycopg; psycopg.pq.version()'",

@@ -27,7 +27,6 @@ HOSTS = {
     "eclose.integrations.inspect": "inspect_ai",
     "eclose.frameworks.deepeval": "deepeval",
     "eclose.frameworks.mlflow": "mlflow",
-    "eclose.frameworks.scout": "inspect_scout",
 }
 """The package that a module is a guest of."""
 

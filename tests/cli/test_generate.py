@@ -383,7 +383,6 @@ def test_a_line_fits_a_terminal(scale):
 
 
 def test_a_spool_brings_records_into_the_order_of_their_ids(tmp_path):
-    from eclose.core.instance import Instance
 
     ids = ["b", "ä", "a10", "a2", "Z", "\U0001f600", "\uffff", "a"]
     questions(tmp_path / "a.jsonl", len(ids), ids)

@@ -122,25 +122,3 @@ def test_mlflow_scorer(server):
     assert accuracy.error.error_code == "UNJUDGED"
     with pytest.raises(eclose.UserError, match="passages"):
         scorer(inputs={"question": "Who?"}, outputs="Ada.")
-
-
-def test_scout_scanner(server):
-    pytest.importorskip("inspect_scout", reason="inspect_scout is not installed")
-    from inspect_ai.model import ChatMessageAssistant, ChatMessageTool, ChatMessageUser
-    from inspect_scout import Transcript
-
-    from eclose.frameworks.scout import reliability
-
-    scan = reliability(judge=server, unpriced=True)
-    for answer, reliable in ANSWERS.items():
-        messages = [
-            ChatMessageUser(content=QUESTION),
-            *(ChatMessageTool(content=text) for text in PASSAGES),
-            ChatMessageAssistant(content=STEPS + answer),
-        ]
-        transcript = Transcript(transcript_id="t", source_type="s", source_id="1", source_uri="u", messages=messages)
-        result = asyncio.run(scan(transcript))
-        assert result.value is reliable
-        assert result.explanation
-    empty = Transcript(transcript_id="t", source_type="s", source_id="1", source_uri="u", messages=[])
-    assert asyncio.run(scan(empty)).value is None

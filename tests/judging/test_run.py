@@ -399,7 +399,9 @@ def test_explanations_in_a_grader_log_that_establish_another_score_are_not_close
         ("silent", None, "correct"),
     ]
     keys = ("id", "why", "score")
-    log = [dict(zip(keys, row, strict=True)) | {"rubric": "Which score?", "graded": "The answer is Eve."} for row in rows]
+    log = [
+        dict(zip(keys, row, strict=True)) | {"rubric": "Which score?", "graded": "The answer is Eve."} for row in rows
+    ]
     (tmp_path / "grades.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))
 
     def judge_closure(request):
@@ -407,11 +409,20 @@ def test_explanations_in_a_grader_log_that_establish_another_score_are_not_close
         words = material["steps"][-1]["text"].rstrip(".").split()
         return ScriptedReply({"reason": "r", "established": words[-1], "closed": words[-1] == material["answer"]})
 
+    def judge_soundness(request):
+        steps = json.loads(request.messages[-1]["content"])["steps"]
+        step = {"reason": "r", "verdict": "not substantive", "support": None}
+        return ScriptedReply({"steps": {str(entry["id"]): step for entry in steps}})
+
+    sufficiency = {"reason": "r", "missing": None, "sufficient": True, "answer": None}
     handlers = HandlerRegistry()
     handlers.register("judge_closure", judge_closure)
+    handlers.register("judge_soundness", judge_soundness)
+    handlers.register("judge_alignment", lambda _: ScriptedReply({"reason": "r", "pursued": "q", "aligned": True}))
+    handlers.register("judge_sufficiency", lambda _: ScriptedReply(sufficiency))
     fields = "id=id,question=rubric,documents=graded,trace=why,answer=score"
     with ModelServerThread(handlers) as server:
-        options = ("--judge", server.base_url, "--no-price", "--out", tmp_path / "run")
+        options = ("--judge", server.base_url, "--no-price", "--reference-free", "--out", tmp_path / "run")
         command(tmp_path / "grades.jsonl", "--map", fields, *options, code=3)
     closed = {judgment.response_id.split("-")[0]: judgment.closed for judgment in judgments(tmp_path / "run")}
     assert closed == {"right": True, "other": False, "number": True, "silent": None}

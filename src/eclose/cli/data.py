@@ -274,25 +274,6 @@ def from_inspect(
     raise typer.Exit(QUARANTINED_EXIT_CODE if any(counts.quarantined for _, counts, _ in written) else 0)
 
 
-@app.command(name="to-inspect")
-def to_inspect(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.", show_default=False, file_okay=False)],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the logs.", file_okay=False)],
-    force: Force = False,
-    allow_stale: AllowStale = False,
-) -> None:
-    """Convert the folder of a run into logs for Inspect AI, one for each model."""
-    from eclose.integrations.inspect.export_log import export_run_to_inspect
-
-    result = export_run_to_inspect(run, out, force=force, allow_stale=allow_stale)
-    for sentence in result.stale:
-        print_line(f"STALE: {sentence}")
-    for path in result.logs:
-        print_line(path)
-    for name in ("instances", "responses", "judgments"):
-        print_line(f"{name}: {getattr(result, name)}")
-
-
 @app.command()
 def split(
     run: Annotated[Path, typer.Argument(help="Folder of a judged run.", show_default=False, file_okay=False)],

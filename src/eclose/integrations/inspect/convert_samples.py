@@ -18,7 +18,6 @@ from eclose.core.verdict import Verdict
 from eclose.diagnosis.diagnose import JudgedCase, describe_response_failure
 from eclose.errors import RecordError
 from eclose.integrations.inspect.model import is_refused_output
-from eclose.protocol.response_prompt import format_completion
 from eclose.store.records.jsonl import decode_core_value, encode_json_line
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INSTANCE, RESPONSE, JUDGMENT = "instance", "response", "judgment"
+INSTANCE, JUDGMENT = "instance", "judgment"
 CONTEXT_KEYS = ("contexts", "retrieved_contexts")
 """Metadata fields in which samples of other tasks hold their passages, as RAGAS names them."""
 GLOBAL_SUFFICIENCY, RELIABLE, GAP = "G", "TRR", "LGG"
@@ -95,20 +94,6 @@ def response_from_output(instance: Instance, output: ModelOutput, model: str, ep
     return Response.from_completion(
         f"{instance.id}-{system}", instance.id, output.completion, ResponseSource(model), cut_off=cut_off
     )
-
-
-def get_response_completion(response: Response) -> str:
-    """Return the completion of a response, or its trace and answer in the layout of the response prompt."""
-    if response.completion is not None:
-        return response.completion
-    return format_completion(response.trace, response.answer or "")
-
-
-def read_recorded_response(metadata: Mapping[str, Any] | None, output: ModelOutput) -> Response | None:
-    """Return the response in the metadata of a sample; None where it is missing or the output has changed since."""
-    response = read_metadata_record(Response, metadata, RESPONSE)
-    # A log may have been edited or generated again since: the recorded trace then belongs to another completion.
-    return response if response is not None and get_response_completion(response) == output.completion else None
 
 
 def get_verdict_labels(verdict: Verdict) -> dict[str, Label]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.core.judgment import Judgment
-from eclose.core.response import Response
 from eclose.errors import RecordError, UserError
 from eclose.integrations.inspect.convert_samples import (
     JUDGMENT,
-    RESPONSE,
     explain_missing_response,
     get_verdict_labels,
     instance_from_sample,
@@ -17,7 +15,7 @@ from eclose.integrations.inspect.convert_samples import (
     read_metadata_record,
     response_from_output,
 )
-from eclose.integrations.inspect.model import UNCALLABLE_PROVIDER, require_inspect
+from eclose.integrations.inspect.model import require_inspect
 from eclose.store.records.jsonl import (
     DUPLICATE,
     ID_REUSED,
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
 
     from eclose.core.instance import Instance
+    from eclose.core.response import Response
     from eclose.store.records.outcome_counts import RecordCounts
 
 LGG_SCORE = "lgg"
@@ -96,7 +95,7 @@ def _read_log_samples(log: Path, *, score: str = LGG_SCORE) -> Iterator[InspectS
         header = read_eval_log(log, header_only=True)
     except (ValueError, KeyError) as error:
         raise UserError(f"{log}: is no log of Inspect ({error}).") from error
-    reader = _SampleReader(log, header.eval.model.removeprefix(f"{UNCALLABLE_PROVIDER}/"), score)
+    reader = _SampleReader(log, header.eval.model, score)
     present = set()
     for sample in _iterate_samples(log, header):
         present.add((str(sample.id), sample.epoch))
@@ -198,8 +197,6 @@ class _SampleReader:
         """Return the response, or the reason for which it is missing."""
         if sample.invalidation is not None:
             return INVALIDATED
-        if (exported := read_metadata_record(Response, sample.metadata, RESPONSE)) is not None:
-            return exported
         reason = explain_missing_response(sample.output)
         if reason is not None:
             # A sample with a response can have an error too: that of its scoring.

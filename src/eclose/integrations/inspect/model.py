@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 INSPECT_PREFIX = "inspect/"
 """Prefix of the names of models that are called through Inspect."""
-UNCALLABLE_PROVIDER = "eclose"
-"""Provider name of the models in exported logs."""
 
 # Stop reasons of Inspect that the OpenAI protocol names otherwise.
 _FINISH_REASONS = {"max_tokens": "length", "model_length": "length"}

@@ -17,7 +17,6 @@ from eclose.integrations.inspect.convert_samples import (
     build_judged_score,
     explain_missing_response,
     instance_from_sample,
-    read_recorded_response,
     response_from_output,
 )
 from eclose.integrations.inspect.metrics import gap_metric, label_rate_metric
@@ -61,9 +60,7 @@ def lgg_scorer(
         instance = instance_from_sample(state.sample_id, state.input_text, list(target), state.metadata)
         if (reason := explain_missing_response(state.output)) is not None:
             return build_empty_score(reason)
-        response = read_recorded_response(state.metadata, state.output)
-        if response is None:
-            response = response_from_output(instance, state.output, str(state.model), state.epoch)
+        response = response_from_output(instance, state.output, str(state.model), state.epoch)
         # Failures of the service are raised: Inspect counts an error, and its retry scores the sample again.
         judgment = await judge_response(instance, response, _resolve_judge(judge), settings)
         return build_judged_score(JudgedCase(instance, response, judgment))
