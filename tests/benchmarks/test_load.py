@@ -193,7 +193,7 @@ def test_another_tools_context_is_not_taken_for_hotpotqa(tmp_path, record, seen)
 
 def test_one_table_holds_every_benchmark():
     """A layout that is no tool's, no trace and neither ours nor a user's is a benchmark: its row is all it needs."""
-    others = {RecordLayout.AUTO, RecordLayout.MAPPED, RecordLayout.CONVERTED, RecordLayout.ECLOSE, *TOOL_LAYOUTS}
+    others = {RecordLayout.AUTO, RecordLayout.MAPPED, RecordLayout.ECLOSE, *TOOL_LAYOUTS}
     assert set(BENCHMARK_LOADERS) == {
         layout for layout in RecordLayout if layout not in others and layout.trace_dialect is None
     }

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
-from eclose.benchmarks.converter_function import load_converter_function
 from eclose.traces.selection import CaseSelection
 
 __all__ = ["CaseSelection", "ImportSettings", "TraceMode"]
@@ -33,22 +32,13 @@ class ImportSettings:
     """Name of the dataset where the file has none."""
     trace: TraceMode = TraceMode.MARKED
     cases: CaseSelection = field(default_factory=CaseSelection)
-    converter: str | None = None
-    """Function that converts a record, as ``FILE.py:FUNCTION`` or ``MODULE:FUNCTION``: it takes a dict and returns an
-    ``Instance``, a dict in the native layout, or a text, the reason why the record is left out. The code is run."""
 
     @property
     def identity(self) -> dict[str, object]:
-        """The settings that differ from the defaults, as manifests record them; empty where none does.
-
-        Raises:
-            SettingError: The converter cannot be imported; its source is part of the identity.
-        """
+        """The settings that differ from the defaults, as manifests record them; empty where none does."""
         settings: dict[str, object] = {"map": dict(self.columns), "model": self.model, "dataset": self.dataset}
         if self.trace is not TraceMode.MARKED:
             settings["trace"] = self.trace.value
         if self.cases != CaseSelection():
             settings["cases"] = asdict(self.cases)
-        if self.converter is not None:
-            settings["converter"] = load_converter_function(self.converter).identity
         return {name: value for name, value in settings.items() if value}

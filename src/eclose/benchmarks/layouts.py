@@ -1,7 +1,6 @@
 """Record layouts of question files, their detection by keys and shapes, and the table of benchmarks.
 
-A benchmark is added by a member of ``RecordLayout`` and a row of ``BENCHMARK_LOADERS``; users add theirs by
-``converter_function``.
+A benchmark is added by a member of ``RecordLayout`` and a row of ``BENCHMARK_LOADERS``.
 """
 
 from __future__ import annotations
@@ -42,8 +41,6 @@ class RecordLayout(StrEnum):
     """Output of a Haystack pipeline, by component."""
     MAPPED = "mapped"
     """Any other record, by the field paths of ``--map``."""
-    CONVERTED = "converted"
-    """Any other record, by the user's own function of ``--converter``."""
     ECLOSE = "eclose"
     OTLP = "otlp"
     MLFLOW = "mlflow"
@@ -155,12 +152,11 @@ def detect_record_layout(record: Mapping[str, Any]) -> RecordLayout:
         return _choose_benchmark(record, _PARAGRAPHS_KEY)
     keys = ", ".join(repr(key) for key in sorted(record)[:20]) or "none"
     evidence_keys = ", ".join(repr(key) for key in (*_EVIDENCE_KEYS, "context"))
-    by_option = (RecordLayout.AUTO, RecordLayout.MAPPED, RecordLayout.CONVERTED)
-    formats = ", ".join(name for name in RecordLayout if name not in by_option)
+    formats = ", ".join(name for name in RecordLayout if name not in (RecordLayout.AUTO, RecordLayout.MAPPED))
     raise RecordError(
         f"has no key that holds evidence. Keys seen: {keys}. Keys known: {evidence_keys}. "
         f"Name the format with --format ({formats}), or convert the file with eclose data convert and its option "
-        "--map question=PATH,answer=PATH,documents=PATH or --converter FILE.py:FUNCTION."
+        "--map question=PATH,answer=PATH,documents=PATH."
     )
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from eclose.benchmarks import rag_eval_formats
 from eclose.benchmarks.conversion import ConvertedRecord, apply_import_settings
-from eclose.benchmarks.converter_function import ConverterFunction, load_converter_function
 from eclose.benchmarks.import_settings import CaseSelection, ImportSettings, TraceMode
 from eclose.benchmarks.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout, is_known_record
 from eclose.benchmarks.mapping import check_field_map, has_mapped_question, map_record
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from eclose.store.records.json_reader import JsonObject
 
 AnswerAliases: TypeAlias = "Mapping[str, tuple[str, ...]]"
-RecordConverter: TypeAlias = "Callable[[JsonObject], ConvertedRecord | str]"
+RecordConverter: TypeAlias = "Callable[[JsonObject], ConvertedRecord]"
 """Function that returns a converted record, or the reason why the record is left out."""
 Value = TypeVar("Value", Instance, Response)
 
@@ -133,22 +132,10 @@ def resolve_file_layout(path: Path, layout: RecordLayout, settings: ImportSettin
     """Return the layout to read a file in, and refuse settings that do nothing there.
 
     Raises:
-        SettingError: A setting has no effect on files of this layout, or the converter cannot be imported.
+        SettingError: A setting has no effect on files of this layout.
     """
     settings = settings or ImportSettings()
-    if settings.converter is not None:
-        if settings.columns:
-            raise SettingError("--converter and --map: each says how a record is read. Leave one of them out.")
-        if layout not in (RecordLayout.AUTO, RecordLayout.CONVERTED):
-            raise SettingError(f"--converter and --format {layout}: a converter reads any layout. Leave one out.")
-        load_converter_function(settings.converter)
-        layout = RecordLayout.CONVERTED
-    elif layout is RecordLayout.CONVERTED:
-        raise SettingError(
-            "--format converted needs --converter FILE.py:FUNCTION. A command without that option reads the file that "
-            "eclose data convert writes with it."
-        )
-    elif settings.columns:
+    if settings.columns:
         if layout not in (RecordLayout.AUTO, RecordLayout.MAPPED):
             raise SettingError(f"--map and --format {layout}: a mapping reads any layout. Leave one of them out.")
         check_field_map(settings.columns)
@@ -172,7 +159,7 @@ def _refuse_idle_settings(path: Path, layout: RecordLayout, settings: ImportSett
         )
     if settings.dataset is not None and layout in BENCHMARK_LOADERS:
         raise SettingError(f"--dataset: {path} is read as {layout}, which names the dataset already. Leave it out.")
-    has_responses = layout not in (RecordLayout.ECLOSE, RecordLayout.CONVERTED, *BENCHMARK_LOADERS)
+    has_responses = layout not in (RecordLayout.ECLOSE, *BENCHMARK_LOADERS)
     for option, is_set in (("--model", settings.model is not None), ("--trace", settings.trace is TraceMode.PROSE)):
         if is_set and not has_responses:
             raise SettingError(f"{option}: {path} is read as {layout}, which holds no responses. Leave it out.")
@@ -224,8 +211,6 @@ def _get_record_converter(
     layout: RecordLayout, aliases: AnswerAliases | None, settings: ImportSettings
 ) -> RecordConverter:
     """Return the function that converts a raw record of this layout."""
-    if settings.converter is not None:
-        return partial(_call_converter, load_converter_function(settings.converter))
     if layout is RecordLayout.MAPPED:
         return lambda record: rag_eval_formats.convert_columns(*map_record(record, settings.columns), layout)
     if layout in rag_eval_formats.TOOL_LAYOUTS:
@@ -235,17 +220,6 @@ def _get_record_converter(
     loader = BENCHMARK_LOADERS[layout]
     convert = loader.load_converter()
     return partial(convert, aliases=aliases) if loader.takes_aliases else convert
-
-
-def _call_converter(converter: ConverterFunction, record: JsonObject) -> ConvertedRecord | str:
-    value = converter.convert(record)
-    if isinstance(value, str):
-        return value
-    try:
-        return ConvertedRecord(parse_dataclass(Instance, value))
-    # A ValueError is that of a dict that contains itself, which no file can.
-    except (RecordError, ValueError) as error:
-        raise RecordError(f"{converter.name}: {error}") from error
 
 
 def _scan(
@@ -265,15 +239,11 @@ def _scan(
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
             continue
         try:
-            converted = convert(raw.value)
-            if not isinstance(converted, str):
-                converted = apply_import_settings(converted, settings)
+            converted = apply_import_settings(convert(raw.value), settings)
         except RecordError as error:
             yield ReadRecord(raw.where, error=error.at(path, raw.where), error_kind=WRONG_RECORD)
             continue
-        if isinstance(converted, str):
-            yield ReadRecord(raw.where, rejected=converted)
-        elif converted.rejected is not None:
+        if converted.rejected is not None:
             yield ReadRecord(raw.where, rejected=converted.rejected)
         else:
             yield ReadRecord(raw.where, value=converted, repairs=converted.repairs)

@@ -85,7 +85,7 @@ def convert(
     if responses is not None:
         stage = PipelineStep("data convert responses", settings, (file,), responses, explains_rejected=True)
         work.append((stage, scan_recorded_responses(file, layout=layout, settings=imported)))
-    option = {RecordLayout.MAPPED: "--map", RecordLayout.CONVERTED: "--converter"}.get(layout, f"--format {layout}")
+    option = "--map" if layout is RecordLayout.MAPPED else f"--format {layout}"
     # Both outputs are claimed before the first is written, so that a refusal costs no work.
     refuse_shared_files(stage for stage, _ in work)
     finished = [stage.claim(force=force) for stage, _ in work]

@@ -66,8 +66,8 @@ def find_judge_inputs(
         _refuse_settings(path, settings)
         return _require_files(JudgeInputFiles(instances or path / INSTANCES_FILE, path / RESPONSES_FILE))
     require_regular_file(path)
-    # A mapping or a converter says what is where, whatever the keys of the records.
-    if settings.columns or settings.converter or not _holds_responses(path):
+    # A mapping says what is where, whatever the keys of the records.
+    if settings.columns or not _holds_responses(path):
         return _split_file(path, out, resolve_file_layout(path, layout, settings), settings, force, scratch)
     _refuse_settings(path, settings)
     if instances is None:
@@ -91,8 +91,8 @@ def _refuse_settings(path: Path, settings: ImportSettings) -> None:
     """Raise where settings of reading another tool's file are given for files of this package."""
     if settings.identity:
         raise SettingError(
-            f"{path}: holds questions and responses as eclose writes them, so --map, --converter, --model, --dataset, "
-            "--trace and --case do nothing. Leave them out, or name the file that they were read from."
+            f"{path}: holds questions and responses as eclose writes them, so --map, --model, --dataset, --trace "
+            " and --case do nothing. Leave them out, or name the file that they were read from."
         )
 
 

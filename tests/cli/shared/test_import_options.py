@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import textwrap
 from itertools import islice
 
 import pytest
@@ -159,7 +157,7 @@ def test_answers_without_a_trace_are_judged_for_what_can_be_judged(cases, server
 
 @pytest.mark.parametrize(
     "option",
-    [("--trace", "prose"), ("--model", "m"), ("--map", "question=a,documents=b"), ("--converter", "json:loads")],
+    [("--trace", "prose"), ("--model", "m"), ("--map", "question=a,documents=b")],
 )
 def test_options_that_do_nothing_for_a_run_are_refused(option, cases, server, tmp_path):
     write_records(tmp_path / "instances.jsonl", [instance for instance, _ in cases])
@@ -181,43 +179,3 @@ def test_data_commands_take_the_options(tmp_path):
     assert [len(response.trace) for response in read_records(responses, Response)] == [2]
     assert "d1" in command("data", "stats", instances)
     command("data", "convert", log, *arguments, "--model", "m2", code=2)
-
-
-def test_a_converter_is_taken_by_every_command_that_reads_questions(server, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    records = [{"q": "Who?", "ctx": {"Bridge": ["Ada built it.", "Yes."]}}, {"q": None}, {"q": "When?"}]
-    (tmp_path / "museum.json").write_text(json.dumps({"version": 1, "items": records}, indent=1))
-    code = """
-        def convert(record):
-            if record["q"] is None:
-                return "no question"
-            passages = [{"id": title, "title": title, "text": " ".join(s)} for title, s in record["ctx"].items()]
-            return {"id": record["q"], "question": record["q"], "evidence": passages, "kind": "bridge"}
-    """
-    (tmp_path / "museum.py").write_text(textwrap.dedent(code))
-    option = ("--converter", "museum.py:convert")
-    counted = "3 received = 1 accepted + 1 rejected (no question 1) + 1 quarantined (wrong record 1)"
-    output = command("data", "validate", "museum.json", *option, code=2)
-    assert "museum.json record 3: museum.py:convert: KeyError: 'ctx'" in output
-    assert counted in output
-    arguments = ("data", "convert", "museum.json", *option, "--dataset", "museum", "--out", "a.jsonl")
-    assert counted in command(*arguments, code=3)
-    assert "done before" in command(*arguments, code=3)
-    assert [instance.benchmark for instance in read_records("a.jsonl", Instance)] == ["museum"]
-    with (tmp_path / "museum.py").open("a") as file:
-        file.write("# changed\n")
-    assert "with other settings" in command(*arguments, code=2)
-    # Stats and samples need every record.
-    assert "KeyError: 'ctx'" in command("data", "stats", "museum.json", *option, code=2)
-    (tmp_path / "good.jsonl").write_text(json.dumps(records[0]) + "\n")
-    assert "bridge" in command("data", "stats", "good.jsonl", *option)
-    assert "1 accepted" in command("data", "sample", "good.jsonl", *option, "-n", "1", "--out", "s.jsonl")
-    assert "is --converter right?" in command("data", "convert", "a.jsonl", *option, "--out", "b.jsonl", code=3)
-    # A benchmark has no responses, so there is nothing to judge.
-    output = command("judge", "good.jsonl", *option, "--judge", server, "--no-price", "--out", "run", code=2)
-    assert "holds no response to judge" in output
-    assert "no response 1" in output
-    assert len(list(read_records("run/instances.jsonl", Instance))) == 1
-    assert "which holds no responses" in command("data", "validate", "good.jsonl", *option, "--model", "m", code=2)
-    assert "--converter and --map" in command("data", "validate", "good.jsonl", *option, "--map", "question=q", code=2)

@@ -29,17 +29,6 @@ def _read_import_options(
             show_default=False,
         ),
     ] = None,
-    converter: Annotated[
-        str | None,
-        typer.Option(
-            "--converter",
-            metavar="FILE.py:FUNCTION",
-            help="Function of your own that converts a record of a benchmark, also as MODULE:FUNCTION. It takes a dict"
-            " and returns an eclose.Instance, a dict in the native layout, or the reason why the record is left out."
-            " The file is run as your own code: name only files that you trust.",
-            show_default=False,
-        ),
-    ] = None,
     source_model: Annotated[
         str | None,
         typer.Option("--model", help="Name of the model that wrote the responses, where the file has none."),
@@ -76,5 +65,4 @@ def _read_import_options(
         dataset=dataset,
         trace=trace,
         cases=CaseSelection(case, question_at, documents_at, answer_at),
-        converter=converter,
     )
