@@ -223,11 +223,6 @@ def test_parquet_without_its_library_says_what_to_install(out, monkeypatch):
     assert not out.exists()
 
 
-def test_tasks_for_label_studio_need_what_is_labelled(out):
-    with pytest.raises(SettingError, match="the export of a project"):
-        write(out, for_label_studio=True)
-
-
 def test_the_export_of_a_project_is_a_run_that_diagnose_reads(out, tmp_path):
     project = study(tmp_path / "study")
     with project.reading() as connection:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import typer
 from tests.annotation.results.studies import study
-from tests.annotation.results.test_label_studio import YES, chosen
 from typer.testing import CliRunner
 
 from eclose.annotation.audit_log import verify_audit_log
@@ -219,17 +218,3 @@ def test_labels_of_a_spreadsheet_are_taken_in(tmp_path):
     assert told[-1] == f"{tmp_path / 'out'}: {len(list((tmp_path / 'out').iterdir()))} files"
     with pytest.raises(SettingError, match="--column aligned: write"):
         run("import", path, "--out", tmp_path / "other", "--column", "aligned")
-
-
-def test_label_studio_there_and_back_with_a_warning(project, tmp_path):
-    output = run("export", project, "--out", tmp_path / "out", "--label-studio")
-    assert "does not enforce" in output
-    assert (tmp_path / "out" / "label-studio-config.xml").is_file()
-    tasks = json.loads((tmp_path / "out" / "label-studio-tasks.json").read_text())
-    assert len(tasks) == 8
-    for number, task in enumerate(tasks):
-        task["annotations"] = [chosen({}, was_cancelled=True) if number == 0 else chosen(YES)]
-    (tmp_path / "done.json").write_text(json.dumps(tasks))
-    told = lines(run("import", tmp_path / "done.json", "--run", tmp_path / "out", "--out", tmp_path / "back"))
-    assert told[0].startswith("1 annotation without labels")
-    assert told[1] == "7 responses = 7 settled"

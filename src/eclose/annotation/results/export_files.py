@@ -15,7 +15,6 @@ from secrets import token_hex
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
-from eclose.annotation.results import label_studio
 from eclose.annotation.results.agreement_pairs import LabelMatch, measure_gold_agreement
 from eclose.annotation.results.final_labels import (
     collect_final_judgments,
@@ -74,7 +73,6 @@ def export_annotations(
     material: AnnotationMaterial | None = None,
     judge: str = PEOPLE_JUDGE,
     formats: Collection[LabelExportFormat] = (LabelExportFormat.JSONL,),
-    for_label_studio: bool = False,
 ) -> AnnotationExport:
     """Write the files of an export; with ``material`` the folder is a run that ``eclose diagnose`` reads."""
     if LabelExportFormat.PARQUET in formats:
@@ -85,8 +83,6 @@ def export_annotations(
         if LabelExportFormat.JSONL in formats:
             _write_jsonl(folder, annotations, material, judge)
         _write_tables(folder, annotations, formats)
-        if for_label_studio:
-            _write_label_studio(folder, annotations, material)
         funnel = _count_funnel(annotations)
         parameters = {**settings, "judge": judge, "formats": sorted(formats)}
         # Hashed before the manifest exists, which is not an output itself.
@@ -170,21 +166,6 @@ def _write_tables(folder: Path, annotations: AnnotationSet, formats: Collection[
                     file.write(row)
         if LabelExportFormat.PARQUET in formats:
             write_parquet_table(folder / f"{table.name}.parquet", table)
-
-
-def _write_label_studio(folder: Path, annotations: AnnotationSet, material: AnnotationMaterial | None) -> None:
-    if material is None:
-        raise SettingError(
-            "--label-studio: tasks need questions and responses, which only the export of a project has."
-        )
-    ids = (response.response_id for response in annotations.eligible_responses)
-    for name, parts in (
-        (label_studio.TASKS, label_studio.encode_label_studio_tasks(material, ids)),
-        (label_studio.CONFIG, iter([label_studio.build_label_studio_config()])),
-    ):
-        with AtomicFile(folder / name) as file:
-            for part in parts:
-                file.write(part)
 
 
 def _count_funnel(annotations: AnnotationSet) -> dict[str, RecordCounts]:

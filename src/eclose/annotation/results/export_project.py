@@ -41,7 +41,6 @@ def export_project(
     out: Path,
     *,
     formats: Sequence[LabelExportFormat] = (LabelExportFormat.JSONL,),
-    for_label_studio: bool = False,
     names: bool = False,
     judge: str = "people",
 ) -> ProjectExport:
@@ -51,7 +50,6 @@ def export_project(
         folder: Folder of the project.
         out: Folder of the files.
         formats: File formats to write.
-        for_label_studio: Also write tasks for Label Studio.
         names: Write the names of people instead of A1, A2, S1.
         judge: Name of the judge in the settled judgments.
     """
@@ -70,7 +68,6 @@ def export_project(
             material=material,
             judge=judge,
             formats=formats,
-            for_label_studio=for_label_studio,
         )
         if not result.again:
             _record_export(project, result, names=names)

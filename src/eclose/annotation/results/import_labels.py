@@ -1,4 +1,4 @@
-"""Import of labels made elsewhere: one row per response and annotator, as JSON Lines, CSV or a Label Studio export.
+"""Import of labels made elsewhere: one row per response and annotator, as JSON Lines or CSV.
 
 The ``annotations.jsonl`` of an export is read without loss. All problems of all files are reported together.
 """
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from eclose.annotation.annotation_records import (
     Annotation,
@@ -20,7 +20,6 @@ from eclose.annotation.annotation_records import (
 )
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import AnnotationMaterial
-from eclose.annotation.results import label_studio
 from eclose.core.judgment import WHOLE_TRACE_REASON, Criterion, Ineligibility, Judgment, QuestionScreening, StepJudgment
 from eclose.core.response import ResponseSource
 from eclose.errors import RecordError, SettingError, UserError
@@ -51,12 +50,15 @@ COLUMN_NAMES = ("response_id", "annotator", "adjudicates", *_LETTERS, *_ORIGIN, 
 """Names of the columns. Labels may also be named by the paper's letters; the last two columns are of questions."""
 
 
+Exported = TypeVar("Exported", Annotation, ScreeningAnnotation)
+
+
 class ImportedLabels(NamedTuple):
     """Imported annotations."""
 
     annotations: AnnotationSet
     skipped: int
-    """Annotations that were skipped in Label Studio."""
+    """Rows that their annotator left without a label."""
     notice: str | None = None
     """Which labels no row has, and the columns that were not used; None where no label is missing everywhere."""
 
@@ -67,8 +69,6 @@ class _Reading:
 
     columns: Mapping[str, str]
     run: AnnotationMaterial | None
-    items: Mapping[str, str] = field(default_factory=dict)
-    """Response ids of the run by their opaque ids in Label Studio."""
     annotator: str | None = None
     """Name of the person in files without a column of annotators."""
     annotator_used: bool = False
@@ -129,13 +129,7 @@ def read_label_files(
     columns = {names_by_letter.get(name, name): column for name, column in (columns or {}).items()}
     if unknown := sorted(set(columns) - set(COLUMN_NAMES)):
         raise SettingError(f"--column: unknown name {', '.join(unknown)}. Choose from: {', '.join(COLUMN_NAMES)}.")
-    # Label Studio knows hashes instead of response ids; only the run can translate them back.
-    items = (
-        {}
-        if run is None
-        else {label_studio.opaque_response_id(response_id): response_id for response_id in run.responses}
-    )
-    reading = _Reading(columns, run, items, annotator)
+    reading = _Reading(columns, run, annotator)
     all_columns: dict[str, None] = {}
     for path in paths:
         reading.file_columns, rows = _read_rows(path)
@@ -204,21 +198,18 @@ def _add_row(reading: _Reading, path: Path, where: str, row: JsonObject | Record
     try:
         if isinstance(row, RecordError):
             raise row
-        for record in _parse_row(reading, row):
-            if record is None:
-                reading.skipped += 1
-            elif isinstance(record, ScreeningAnnotation):
-                _check_record(reading, position, record, record.question_id, record.asked)
-                reading.screenings.append(record)
-            else:
-                steps = (
-                    len(record.judgment.steps)
-                    if record.judgment and record.kind is AnnotationTaskKind.RESPONSE
-                    else None
-                )
-                shape = (record.question_id, record.kind, record.asked)
-                _check_record(reading, position, record, record.response_id, shape, steps)
-                reading.annotations.append(record)
+        record = _parse_row(reading, row)
+        if record is None:
+            reading.skipped += 1
+        elif isinstance(record, ScreeningAnnotation):
+            _check_record(reading, position, record, record.question_id, record.asked)
+            reading.screenings.append(record)
+        else:
+            judgment = record.judgment if record.kind is AnnotationTaskKind.RESPONSE else None
+            steps = None if judgment is None else len(judgment.steps)
+            shape = (record.question_id, record.kind, record.asked)
+            _check_record(reading, position, record, record.response_id, shape, steps)
+            reading.annotations.append(record)
     except RecordError as error:
         for problem in error.problems if isinstance(error, _RowError) else (error.problem,):
             reading.problems.setdefault((path, problem), []).append(where)
@@ -235,7 +226,6 @@ def _check_record(
     """Raise for a repeated person, a second adjudicator, and rows of a subject that contradict each other."""
     person = "an adjudicator" if record.adjudicates else str(record.annotator)
     key = (type(record), subject, person)
-    # Looked up, not compared by position: a task of Label Studio may hold two annotations of one person.
     if (earlier := reading.people.get(key)) is not None:
         raise RecordError(f"{subject!r} was labelled by {person} before ({earlier}); keep one of the rows")
     reading.people[key] = position
@@ -248,21 +238,18 @@ def _check_record(
             raise RecordError(f"{subject!r} has {steps} steps here, and {expected} in {first}")
 
 
-def _parse_row(reading: _Reading, row: JsonObject) -> Iterator[Annotation | ScreeningAnnotation | None]:
-    """Recognise the kind of a row by its keys: Label Studio task, exported record, or flat row."""
-    if label_studio.is_label_studio_task(row):
-        yield from _task_annotations(reading, row)
-    elif "judgment" in row or ("kind" in row and "annotator" not in row):
-        yield _check_exported(decode_core_value(Annotation, row))
-    elif "screening" in row or ("asked" in row and not {"annotator", "response_id"} & row.keys()):
-        yield _check_exported(decode_core_value(ScreeningAnnotation, row))
-    elif _value(row, _column(reading, "response_id")) is None and "eligible" in row:
-        yield _flat_screening(reading, row)
-    else:
-        yield _flat_annotation(reading, row)
+def _parse_row(reading: _Reading, row: JsonObject) -> Annotation | ScreeningAnnotation | None:
+    """Recognise the kind of a row by its keys: exported record or flat row."""
+    if "judgment" in row or ("kind" in row and "annotator" not in row):
+        return _check_exported(decode_core_value(Annotation, row))
+    if "screening" in row or ("asked" in row and not {"annotator", "response_id"} & row.keys()):
+        return _check_exported(decode_core_value(ScreeningAnnotation, row))
+    if _value(row, _column(reading, "response_id")) is None and "eligible" in row:
+        return _flat_screening(reading, row)
+    return _flat_annotation(reading, row)
 
 
-def _check_exported(record: Any) -> Any:
+def _check_exported(record: Exported) -> Exported:
     """Return an exported record; raise where its judgment names another response or person."""
     first = record.judgment if isinstance(record, Annotation) else record.screening
     if (record.annotator is None) != (first is None):
@@ -278,20 +265,6 @@ def _check_exported(record: Any) -> Any:
                     f" for {subject!r}"
                 )
     return record
-
-
-def _task_annotations(reading: _Reading, row: JsonObject) -> Iterator[Annotation | None]:
-    problems = []
-    for result in label_studio.decode_label_studio_task(row, reading.items):
-        if isinstance(result, str):
-            problems.append(result)
-        elif result is None:
-            yield None
-        else:
-            person, judgment = result
-            yield _annotation(reading, {"response_id": judgment.response_id, "annotator": person}, judgment)
-    if problems:
-        raise _RowError(problems)
 
 
 def _flat_annotation(reading: _Reading, row: JsonObject) -> Annotation | None:

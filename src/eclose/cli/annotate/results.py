@@ -97,7 +97,6 @@ def export(
     project: Annotated[Path, typer.Argument(help="Folder of the project.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the files.", file_okay=False, show_default=False)],
     layouts: Layouts = None,
-    label_studio: Annotated[bool, typer.Option("--label-studio", help="Also write tasks for Label Studio.")] = False,
     names: Annotated[bool, typer.Option("--names", help="Write the names of people instead of A1, A2, S1.")] = False,
     judge: Judge = "people",
 ) -> None:
@@ -127,10 +126,9 @@ def export(
     labels is never overwritten.
     """
     from eclose.annotation.results.export_project import export_project
-    from eclose.annotation.results.label_studio import STAGING_WARNING
 
     formats = layouts or [LabelExportFormat.JSONL]
-    result = export_project(project, out, formats=formats, for_label_studio=label_studio, names=names, judge=judge)
+    result = export_project(project, out, formats=formats, names=names, judge=judge)
     # A project of families has filled forms instead of labels; `eclose families audit report` reads them.
     if result.labels is None:
         for path, count in result.forms.items():
@@ -138,8 +136,6 @@ def export(
         print_line("Then: eclose families audit report AUDIT forms-1.jsonl forms-2.jsonl ...")
         return
     _print_export(out, result.labels)
-    if label_studio:
-        print_line(f"Careful: {STAGING_WARNING}")
 
 
 def _print_export(out: Path, result: AnnotationExport) -> None:
@@ -163,9 +159,7 @@ def _print_export(out: Path, result: AnnotationExport) -> None:
 def import_labels(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            help="Files of labels: JSON Lines, CSV, Parquet, or a JSON export of Label Studio.", show_default=False
-        ),
+        typer.Argument(help="Files of labels: JSON Lines, JSON, CSV or Parquet.", show_default=False),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the files.", file_okay=False, show_default=False)],
     run: Annotated[
