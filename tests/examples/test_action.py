@@ -94,3 +94,29 @@ def test_a_variable_of_the_key_cannot_be_any_variable(workspace):
     result = run_action(workspace, INPUT_RESPONSES="r.jsonl", INPUT_JUDGE="m", INPUT_API_KEY_VARIABLE="PATH")
     assert result.returncode == 2
     assert "api-key-variable" in result.stderr
+
+
+def test_inputs_on_reading_responses_become_options_of_judge(workspace):
+    command = workspace / "bin" / "eclose"
+    command.write_text(f'#!/bin/bash\nprintf "%s\\n" "$@" > {workspace}/words\nexit 9\n')
+    reading = {
+        "INPUT_INSTANCES": "my questions.jsonl",
+        "INPUT_FORMAT": "ragas",
+        "INPUT_TRACE": "prose",
+        "INPUT_MAP": "question=input.text\ndocuments=hits[*].text\n",
+    }
+    judging = {"INPUT_RESPONSES": "r.jsonl", "INPUT_JUDGE": "m", "INPUT_BUDGET": "5"}
+    assert run_action(workspace, **judging, **reading).returncode == 9
+    words = (workspace / "words").read_text().splitlines()
+    assert words[:7] == [
+        "judge",
+        "r.jsonl",
+        "--instances=my questions.jsonl",
+        "--format=ragas",
+        "--trace=prose",
+        "--map=question=input.text",
+        "--map=documents=hits[*].text",
+    ]
+    # Without these inputs the command line is as short as before.
+    run_action(workspace, **judging)
+    assert (workspace / "words").read_text().splitlines()[:3] == ["judge", "r.jsonl", "--judge"]

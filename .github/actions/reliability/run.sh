@@ -7,7 +7,7 @@ api_key=${INPUT_API_KEY:-} token=${INPUT_GITHUB_TOKEN:-}
 unset INPUT_API_KEY INPUT_GITHUB_TOKEN
 
 if [[ -n ${INPUT_VERSION:-} ]]; then
-  python -m pip install --quiet "eclose[chat]==$INPUT_VERSION"
+  python -m pip install --quiet "eclose[chat,prices]==$INPUT_VERSION"
 fi
 
 if [[ -n ${INPUT_RESPONSES:-} ]]; then
@@ -16,10 +16,17 @@ if [[ -n ${INPUT_RESPONSES:-} ]]; then
     echo "api-key-variable: use a name that ends with _API_KEY, such as OPENAI_API_KEY." >&2
     exit 2
   fi
+  reading=()
+  if [[ -n ${INPUT_INSTANCES:-} ]]; then reading+=("--instances=$INPUT_INSTANCES"); fi
+  if [[ -n ${INPUT_FORMAT:-} ]]; then reading+=("--format=$INPUT_FORMAT"); fi
+  if [[ -n ${INPUT_TRACE:-} ]]; then reading+=("--trace=$INPUT_TRACE"); fi
+  while read -r assignment; do
+    if [[ -n $assignment ]]; then reading+=("--map=$assignment"); fi
+  done <<<"${INPUT_MAP:-}"
   judged=0
   (
     export "$variable=$api_key"
-    eclose judge "$INPUT_RESPONSES" --judge "$INPUT_JUDGE" --out "$INPUT_RUN" --budget "$INPUT_BUDGET"
+    eclose judge "$INPUT_RESPONSES" "${reading[@]}" --judge "$INPUT_JUDGE" --out "$INPUT_RUN" --budget "$INPUT_BUDGET"
   ) || judged=$?
   # 3: some labels are missing. The gate counts them in the worse way, and max-unjudged limits them.
   if [[ $judged -ne 0 && $judged -ne 3 ]]; then
