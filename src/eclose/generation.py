@@ -18,7 +18,7 @@ from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.calls.budget import CostEstimate, estimate_cost
 from eclose.calls.client import CallSettings
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models_on_records
+from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance
 from eclose.core.response import Response
@@ -306,8 +306,7 @@ def _decoding(model: ModelRef, settings: GenerateSettings) -> Decoding:
 
 def forecast_generation(run: GenerationRun, calls: CallSettings | None = None) -> CostEstimate:
     """Estimate calls, tokens and cost before anything is sent; replies in the ledger are not deducted."""
-    # An estimate is no promise: without a known price it reports tokens alone, whatever the settings demand of a run.
-    price = find_model_price(run.model, replace(calls or CallSettings(), unpriced=True, budget=None))
+    price = find_forecast_price(run.model, calls or CallSettings())
     with run.open_records() as records:
         return estimate_cost((run.request(record.value) for record in records if record.value is not None), price)
 

@@ -18,6 +18,7 @@ from tests.models.openai.test_endpoint import endpoint, request, run
 from tests.store.postgres import fresh_database
 from tests.world.serving import registry
 
+from eclose.calls import prices
 from eclose.calls.budget import BudgetSpent, CostEstimate, RunBudget, estimate_cost
 from eclose.calls.cache import CallAccounts, IntentRecordingModel, OutcomeRecordingModel
 from eclose.calls.prices import (
@@ -163,6 +164,16 @@ def test_money_is_told_with_its_currency(tmp_path):
         (tmp_path / "p.json").write_text(json.dumps({"currency": wrong}))
         with pytest.raises(SettingError, match="three capital letters"):
             read_price_currency(tmp_path / "p.json")
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_unknown_price_names_the_list_where_it_is_not_installed_and_the_python_setting(monkeypatch, installed):
+    monkeypatch.setattr(prices, "find_spec", lambda _: installed or None)
+    with pytest.raises(SettingError, match="no price is known") as refused:
+        find_listed_price("house/model", {})
+    assert ("pip install 'eclose[prices]'" in str(refused.value)) is not installed
+    assert "CallSettings(unpriced=True)" in str(refused.value)
+    assert "--prices FILE" in str(refused.value)
 
 
 def test_without_a_cap_it_only_counts():

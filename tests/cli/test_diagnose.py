@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import islice
 
 import pytest
+from tests.diagnosis.report.test_first_screen import asked
+from tests.diagnosis.test_comment import written
 from typer.testing import CliRunner
 
+import eclose
 from eclose.cli.main import app
+from eclose.core.judgment import NO_REFERENCE_REASON, NO_TRACE_REASON, Criterion
+from eclose.core.response import Trace
 from eclose.core.verdict import SettledVerdict
+from eclose.diagnosis.report.wording import describe_missing_traces
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_world_items
@@ -99,3 +106,24 @@ def test_fewer_than_thirty_labels_give_no_green_box_and_no_corrected_rate(judged
     assert 'class="trust fine"' not in page
     assert "This judge has not been validated" in page
     assert "corrected by people" not in page
+
+
+def test_rates_without_references_are_not_asked_and_undecided_responses_are_noticed(tmp_path):
+    missing = {Criterion.COMPLETENESS: NO_REFERENCE_REASON, Criterion.CORRECTNESS: NO_REFERENCE_REASON}
+    cases = [asked(number=number) for number in range(30)]
+    cases = [
+        replace(case, judgment=replace(case.judgment, complete=None, correct=None, unjudged=missing)) for case in cases
+    ]
+    hollow = replace(cases[0].judgment, steps=(), unjudged={**missing, Criterion.LOCAL_SOUNDNESS: NO_TRACE_REASON})
+    traceless = replace(cases[0].response, trace=Trace.of())
+    cases[0] = replace(cases[0], response=traceless, judgment=hollow)
+    folder = written(tmp_path / "run", cases)
+    output = command("diagnose", folder)
+    rows = [line.split()[0] for line in output.splitlines() if "not asked" in line]
+    assert rows == ["Acc", "K", "LggRisk"]
+    results = eclose.diagnose(folder)
+    assert [notice for notice in results.notices if notice.startswith("1 of 30 responses")] == [
+        *describe_missing_traces(1, 30),
+        "1 of 30 responses lack labels and are neither reliable nor unreliable: their `reliable` is None (<NA> in "
+        "to_pandas), which a filter for False omits.",
+    ]

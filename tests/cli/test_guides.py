@@ -117,7 +117,7 @@ def test_the_lines_of_the_readme_run(tmp_path, monkeypatch):
     }
     monkeypatch.chdir(tmp_path)
     with ModelServerThread(build_world_handlers()) as model:
-        code = code.replace('judge="openai/gpt-x", budget=10', f"judge={model.base_url!r}, calls=free")
+        code = code.replace('judge="openai/gpt-5-mini", budget=10', f"judge={model.base_url!r}, calls=free")
         exec(compile(code, "README.md", "exec"), {"rows": [row], "free": eclose.CallSettings(unpriced=True)})
     assert (tmp_path / "report" / "report.html").exists()
     assert (tmp_path / "runs" / "mine" / "judgments.jsonl").exists()

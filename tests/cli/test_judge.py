@@ -267,9 +267,8 @@ def test_nothing_is_called_accepted_where_no_label_exists(judged, tmp_path):
     for printed in outputs:
         assert f"{len(verdicts)} received = {len(verdicts)} written + 0 rejected + 0 quarantined" in printed
         assert f"{len(verdicts)} of {len(verdicts)} responses are without any label" in printed
-        # Questions and responses that could be read are accepted.
-        lines = [line.strip() for line in printed.splitlines() if "accepted" in line]
-        assert all(line.startswith(("questions of", "read: ")) for line in lines), lines
+        # Stages that lost nothing have no line of their own.
+        assert "accepted" not in printed
 
 
 def test_a_missing_label_on_the_evidence_is_explained_everywhere(judged, tmp_path):

@@ -11,6 +11,7 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
+import eclose
 from eclose.benchmarks.load import scan_instances
 from eclose.calls.client import CallSettings
 from eclose.cli.main import app
@@ -157,6 +158,27 @@ def test_dry_run_over_another_tools_file_writes_nothing(tmp_path, planted):
     assert "rows.jsonl has changed" in str(refused.exception)
     command(*words, tmp_path / "run", "--force")
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+PLAIN = {"question": "How tall is it?", "contexts": ["It is 3 m tall."], "answer": "It is 3 m tall."}
+
+
+@pytest.mark.slow
+def test_missing_traces_and_long_passages_are_named_before_a_call_is_paid(tmp_path):
+    long = {**PLAIN, "contexts": ["It is 3 m tall. " * 4_000]}
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (PLAIN, long)), "utf-8")
+    words = ["judge", str(tmp_path / "rows.jsonl"), "--judge", "http://127.0.0.1:9/v1/", "--no-price", "--out"]
+    # The second run fails at its first call: nothing listens there.
+    for out, dry in ((tmp_path / "a", ["--dry-run"]), (tmp_path / "b", [])):
+        output = CliRunner().invoke(app, [*words, str(out), *dry]).output
+        assert "2 of 2 responses (100.0 %) have no trace" in output
+        assert "--trace prose" in output
+        assert "about 8,000 tokens, and two calls a response read all of them" in output
+
+
+def test_python_warns_of_missing_traces_before_a_call_is_paid(tmp_path):
+    with pytest.warns(UserWarning, match="1 of 1 response .* no trace"), pytest.raises(SettingError, match="connect"):
+        eclose.evaluate([PLAIN], judge="http://127.0.0.1:9/v1", calls=CallSettings(unpriced=True))
 
 
 @pytest.mark.slow

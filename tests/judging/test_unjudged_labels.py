@@ -27,7 +27,7 @@ def test_missing_labels_are_counted_by_kind_with_the_commonest_details():
             judgment(4, K=REFERENCE_FREE_REASON),
         ]
     )
-    assert (found.responses, found.without_trace, found.without_any) == (5, 1, 1)
+    assert (found.responses, found.without_any) == (5, 1)
     assert found.missing == (
         MissingLabelCount("evidence", "no usable reply", 1, ""),
         MissingLabelCount("L", "invalid", 3, "two"),

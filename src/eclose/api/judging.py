@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,11 +15,12 @@ from eclose.calls.coroutines import run_coroutine
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
 from eclose.core.response import Response
+from eclose.diagnosis.report.wording import describe_long_passages, describe_missing_traces
 from eclose.diagnosis.results import Results, diagnose
 from eclose.errors import UserError
 from eclose.judging.find_inputs import find_judge_inputs
 from eclose.judging.run import judge_responses
-from eclose.store.records.jsonl import parse_dataclass, read_records, write_records
+from eclose.store.records.jsonl import parse_dataclass, read_records, scan_records, write_records
 from eclose.store.records.table_rows import Rows, ensure_data_file
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from eclose.benchmarks.import_settings import ImportSettings
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunOptions
+    from eclose.judging.find_inputs import JudgeInputFiles
     from eclose.judging.settings import JudgeSettings
     from eclose.models.openai.endpoint import ServerAddress
     from eclose.models.resolve import ModelRef
@@ -57,11 +60,24 @@ async def aevaluate(
         path = ensure_data_file(data, folder, force=force)
         questions = None if questions is None else Path(questions)
         sources = find_judge_inputs(path, folder, questions, layout, imported, force=force)
+        for sentence in describe_judge_inputs(sources):
+            warnings.warn(sentence, stacklevel=2)
         model = resolve(judge, base_url, keyless=options is not None and options.replay)
         await judge_responses(sources, model, folder, settings, add_budget(calls, budget), options, only=only)
         results = diagnose(folder)
     # A result must not name a folder that no longer exists.
     return results if out is not None or folder != Path(scratch) else replace(results, folder=None)
+
+
+def describe_judge_inputs(sources: JudgeInputFiles) -> tuple[str, ...]:
+    """Return what to know before a judge is paid: responses without a trace, and long passages."""
+    responses = (record.value for record in scan_records(sources.responses, Response))
+    traces = [bool(response.trace.steps) for response in responses if response is not None]
+    questions = (record.value for record in scan_records(sources.instances, Instance))
+    lengths = [sum(len(passage.text) for passage in question.evidence) for question in questions if question]
+    # Four characters a token: to a tenth, in English.
+    tokens = sum(lengths) / max(len(lengths), 1) / 4
+    return describe_missing_traces(traces.count(False), len(traces)) + describe_long_passages(tokens)
 
 
 def evaluate(

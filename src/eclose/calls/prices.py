@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -163,9 +164,10 @@ def find_listed_price(name: str, prices: Mapping[str, ModelPrice], currency: str
         price = _find_published(bare)
     if price is None:
         unit = "" if currency == USD else f" in {currency}"
+        remedy = "Add it" if find_spec("genai_prices") else "For list prices: pip install 'eclose[prices]'. Or add it"
         raise SettingError(
-            f"{name}: no price is known{unit}. Add it to a price file ({name}: {{input: …, output: …}}, per million "
-            "tokens) and pass --prices FILE, or run without prices (--no-price)."
+            f"{name}: no price is known{unit}. {remedy} to a price file ({name}: {{input: …, output: …}}, per million "
+            "tokens) and pass --prices FILE, or run without prices: --no-price; in Python CallSettings(unpriced=True)."
         )
     return price
 

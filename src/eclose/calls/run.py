@@ -329,3 +329,8 @@ class _ProbeModel(ModelWrapper):
 def find_model_price(model: ModelRef, calls: CallSettings) -> ModelPrice | None:
     """Return the price of a model; None for local weights, which have no price per token."""
     return None if isinstance(model, LocalModelRef) else find_price(model.name, calls)
+
+
+def find_forecast_price(model: ModelRef, calls: CallSettings) -> ModelPrice | None:
+    """Return the price of a model for a forecast: None where it is unknown, whatever the settings demand of a run."""
+    return find_model_price(model, replace(calls, unpriced=True, budget=None))

@@ -169,10 +169,10 @@ def _print_warnings(models: ConstructionModels, settings: ConstructSettings, *, 
 
 def _print_forecast(plan: ConstructionRun, options: ModelOptions, pilot: Path | None) -> None:
     from eclose.calls.prices import format_money
-    from eclose.calls.run import find_model_price
+    from eclose.calls.run import find_forecast_price
     from eclose.construction.forecast import forecast_construction
 
-    prices = {model.name: find_model_price(model, options.calls) for model in plan.models.all}
+    prices = {model.name: find_forecast_price(model, options.calls) for model in plan.models.all}
     usage = forecast_construction(plan, prices, pilot)
     cost = "cost unknown" if usage.cost is None else f"about {format_money(round(usage.cost), options.calls.currency)}"
     sources = format_count(usage.sources, "source")

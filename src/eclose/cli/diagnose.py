@@ -90,6 +90,7 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
         value = {RateStatus.TOO_LITTLE: TOO_LITTLE_TEXT, RateStatus.UNDEFINED: UNDEFINED_TEXT}.get(
             classify_rate_status(rate), value
         )
+        value = "not asked" if metric in diagnosis.unasked else value
         corrected = format_corrected_rate(rate, (notes.corrected or {}).get(metric))
         row = [str(metric), value, f"{rate.n:,}"]
         # The columns of missing labels and of corrections appear only where some rate needs them.

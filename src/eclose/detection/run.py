@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import UsageForecast, drop_repeated_requests, find_writing_habits, forecast_usage
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models_on_records
+from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
 from eclose.detection.alignment_probability import build_alignment_request, score_alignment
 from eclose.detection.claim_support import build_claim_requests, score_claim_support
 from eclose.detection.scores import DetectorScore, score_file_name
@@ -163,7 +163,7 @@ def forecast_detection(
     are supposed.
     """
     requests = drop_repeated_requests(_build_requests(Path(run), _adapt_thinking(settings, model)), model.name)
-    return forecast_usage(requests, find_model_price(model, calls), find_writing_habits(model.name))
+    return forecast_usage(requests, find_forecast_price(model, calls), find_writing_habits(model.name))
 
 
 def _build_requests(run: Path, settings: ChatDetectorSettings) -> Iterator[Request]:

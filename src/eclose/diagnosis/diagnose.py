@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.core.judgment import Criterion, Judgment, LocalFailure
+from eclose.core.judgment import NEVER_ASKED_REASONS, Criterion, Judgment, LocalFailure
 from eclose.core.model_family import same_model_family
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, Verdict
 from eclose.diagnosis.counts import CountedCells, DiagnosisCounts, count_cases
 from eclose.errors import UserError
 from eclose.judged_cases import EvidenceSufficiency, JudgedCase
+from eclose.metrics.rates import Metric
 from eclose.metrics.repeat_consistency import LabelFlipCounts
 from eclose.metrics.summary import GroupRates, summarize_verdict_counts
 
@@ -63,6 +64,14 @@ class ViolatedLabelCounts:
     """Responses with one of the three labels missing."""
 
 
+_SINGLE_LABELS = {
+    Metric.ACCURACY: Criterion.CORRECTNESS,
+    Metric.COMPLETENESS_RATE: Criterion.COMPLETENESS,
+    Metric.GAP_RISK: Criterion.CORRECTNESS,
+}
+"""Rates that are undefined without one label, among those that a judge may not be asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """All counts and rates of a set of responses."""
@@ -104,6 +113,16 @@ class Diagnosis:
     def overall(self) -> GroupRates:
         """Summary of all responses together."""
         return self.groups[0]
+
+    @property
+    def unasked(self) -> frozenset[Metric]:
+        """Rates that no response has because their label was never requested, as without reference answers."""
+        return frozenset(
+            metric
+            for metric, criterion in _SINGLE_LABELS.items()
+            if sum(self.unjudged.get(criterion, {}).get(reason, 0) for reason in NEVER_ASKED_REASONS)
+            == self.overall.responses
+        )
 
     @property
     def violations(self) -> ViolatedLabelCounts:

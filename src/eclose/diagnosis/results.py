@@ -14,9 +14,11 @@ from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diag
 from eclose.diagnosis.report.context import BaseComparison, ReportContext, SystemPair, add_corrected_rates
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.number_format import format_count, format_percent_with_interval
+from eclose.diagnosis.report.wording import describe_missing_traces
 from eclose.diagnosis.run_counts import RunCounts, compare_questions, count_runs, is_large_run
 from eclose.errors import SettingError
 from eclose.judged_cases import JudgedCase, is_settled_by_people, name_run_folders
+from eclose.metrics.rates import Metric
 from eclose.metrics.summary import VERDICT_GROUPINGS
 from eclose.stats.intervals import Estimate, Interval
 from eclose.store.runs.folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
@@ -137,7 +139,10 @@ class Results:
         return pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items())))
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the rows of ``to_dicts`` as a data frame; missing labels are ``<NA>``."""
+        """Return the rows of ``to_dicts`` as a data frame; missing labels are ``<NA>``.
+
+        A response whose labels do not decide it is ``<NA>`` in ``reliable``: neither ``True`` nor ``False`` selects it.
+        """
         import pandas as pd  # noqa: PLC0415 - not a dependency of the package
 
         frame = pd.DataFrame.from_records(self.to_dicts())
@@ -296,6 +301,13 @@ def diagnose(
         context = replace(context, systems=_paired_systems(counted, seed, resamples))
     context = _scored(context, folders, case_set.cases, allow_stale=allow_stale)
     note(context.score_notices)
+    # The command prints these among the cautions of the report.
+    notices += describe_missing_traces(diagnosis.without_trace, diagnosis.overall.responses)
+    if unknown := diagnosis.overall.rates[Metric.TRACE_RELIABILITY_RATE].unjudged:
+        notices.append(
+            f"{unknown:,} of {format_count(diagnosis.overall.responses, 'response')} lack labels and are neither "
+            "reliable nor unreliable: their `reliable` is None (<NA> in to_pandas), which a filter for False omits."
+        )
     # Each part has its own generator from the same seed, so a comparison does not change the corrected rates.
     context = _corrected(context, folders, counted.labelled, validation, seed)
     # A validation treats the labels as those of a judge.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import UsageForecast, drop_repeated_requests, find_writing_habits, forecast_usage
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models_on_records
+from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
 from eclose.core.judgment import Judgment
 from eclose.errors import SettingError
 from eclose.judged_cases import CONVERSION_STEPS
@@ -178,5 +178,5 @@ def forecast_judging(
         for request in build_judge_requests(record.value.instance, record.value.response, settings)
     )
     return forecast_usage(
-        drop_repeated_requests(requests, model.name), find_model_price(model, calls), find_writing_habits(model.name)
+        drop_repeated_requests(requests, model.name), find_forecast_price(model, calls), find_writing_habits(model.name)
     )

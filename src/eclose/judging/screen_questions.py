@@ -11,7 +11,7 @@ from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import UsageForecast, drop_repeated_requests, find_writing_habits, forecast_usage
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models_on_records
+from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
 from eclose.calls.structured import ask_structured, build_structured_request
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_REFERENCE_REASON, Ineligibility, QuestionScreening
@@ -167,4 +167,4 @@ def forecast_screening(
     )
     # Equal requests are sent once; the ledger answers the others.
     distinct = drop_repeated_requests(requests, model.name)
-    return forecast_usage(distinct, find_model_price(model, calls), find_writing_habits(model.name))
+    return forecast_usage(distinct, find_forecast_price(model, calls), find_writing_habits(model.name))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from eclose.core.judgment import (
     EVIDENCE,
     NEVER_ASKED_REASONS,
-    NO_TRACE_REASON,
     Criterion,
     Judgment,
     missing_reason_kind,
@@ -49,15 +48,6 @@ class UnjudgedLabels:
     missing: tuple[MissingLabelCount, ...]
     without_any: int = 0
     """Number of responses without any label, also on the evidence."""
-
-    @property
-    def without_trace(self) -> int:
-        """Number of responses without a trace."""
-        return sum(
-            row.responses
-            for row in self.missing
-            if row.criterion == Criterion.LOCAL_SOUNDNESS and row.kind == NO_TRACE_REASON
-        )
 
     @property
     def shares(self) -> Mapping[Criterion, float]:

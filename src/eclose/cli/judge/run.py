@@ -154,6 +154,7 @@ def judge(
     from functools import partial
     from tempfile import TemporaryDirectory
 
+    from eclose.api.judging import describe_judge_inputs
     from eclose.cli.shared.progress import show_run_progress
     from eclose.judging.find_inputs import find_judge_inputs
     from eclose.judging.run import build_judge_run, find_same_family_models, judge_responses
@@ -179,9 +180,13 @@ def judge(
     if options.dry_run:
         with TemporaryDirectory(prefix="eclose-") as scratch:
             sources = find_inputs(scratch=Path(scratch))
+            for sentence in describe_judge_inputs(sources):
+                print_line(sentence)
             asyncio.run(_print_forecast(sources, model, settings, options.calls, find_bands(sources)))
         return
     sources = find_inputs()
+    for sentence in describe_judge_inputs(sources):
+        print_line(sentence)
     bands = find_bands(sources)
     # Such a judge may be too lenient. Only people's labels can show whether it is, so the run goes on.
     if related := find_same_family_models(sources, model.name):
@@ -228,7 +233,7 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     """Print which labels are missing and why; return whether more than ``limit`` of a criterion's are."""
     from eclose.core.judgment import Judgment
     from eclose.diagnosis.report.number_format import to_one_line
-    from eclose.diagnosis.report.wording import describe_missing_traces, explain_missing_label
+    from eclose.diagnosis.report.wording import explain_missing_label
     from eclose.judging.unjudged_labels import count_unjudged_labels
     from eclose.store.records.jsonl import read_records
 
@@ -239,8 +244,6 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
         judged = format_count(labels.responses, "response")
         verb = "is" if labels.without_any == 1 else "are"
         print_line(f"{labels.without_any:,} of {judged} {verb} without any label: no rate rests on them.")
-    for sentence in describe_missing_traces(labels.without_trace, labels.responses):
-        print_line(sentence)
     rows = [
         (
             row.criterion,

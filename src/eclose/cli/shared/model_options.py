@@ -348,4 +348,6 @@ def describe_forecast(forecast: UsageForecast, currency: str) -> str:
 def _describe_cost(words: str, amount: int | None, currency: str) -> str:
     from eclose.calls.prices import format_money
 
-    return "cost unknown" if amount is None else f"{words} {format_money(amount, currency)}".lstrip()
+    if amount is None:
+        return "cost unknown (for prices: pip install 'eclose[prices]', or --prices FILE)"
+    return f"{words} {format_money(amount, currency)}".lstrip()

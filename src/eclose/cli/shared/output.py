@@ -126,6 +126,9 @@ def print_run_summary(result: RunResult, remark: str | None = None, *, accepted:
     equation = manifest.counts.format_equation(accepted)
     print_line(f"{stage.out}: {equation}" + (" (done before, nothing to do)" if result.again else ""))
     for name, counts in manifest.funnel.items():
+        # A stage that lost no record says nothing that the line above does not.
+        if counts.accepted == counts.received and not counts.repaired:
+            continue
         # Other stages read or screen records, and those that pass are accepted.
         print_line(f"  {name}: {counts.format_equation(accepted if name == stage.name else 'accepted')}")
     if remark is not None:

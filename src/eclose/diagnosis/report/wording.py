@@ -94,6 +94,10 @@ REASON_WORDS = {
 """Explanation of each kind of reason for a missing label."""
 
 
+_LONG_PASSAGES = 8_000
+"""Tokens of passages from which they decide what judging costs."""
+
+
 def explain_missing_label(reason: str) -> str:
     """Return the explanation of a missing label; a reason of another kind is returned as it is."""
     return REASON_WORDS.get(reason, reason)
@@ -106,8 +110,19 @@ def describe_missing_traces(missing: int, responses: int) -> tuple[str, ...]:
     share = f"{missing:,} of {format_count(responses, 'response')} ({format_percent(missing / responses)} %)"
     return (
         f"{share} {'has' if missing == 1 else 'have'} no trace, so only "
-        "their evidence and their answer are judged: tell the model to reason in numbered lines and to end "
-        'with "Final answer: ...", or read the sentences of prose answers as steps with --trace prose.',
+        "their evidence and their answer are judged, and LSR, TRR and LGG have no value: tell the model to reason "
+        'in numbered lines and to end with "Final answer: ...", or read the sentences of prose answers as steps with '
+        "--trace prose.",
+    )
+
+
+def describe_long_passages(tokens: float) -> tuple[str, ...]:
+    """Return which calls read the passages of a question, given their mean length; empty where they are short."""
+    if tokens < _LONG_PASSAGES:
+        return ()
+    return (
+        f"The passages of a question have about {round(tokens, -2):,.0f} tokens, and two calls a response read all of "
+        "them: whether they settle the question, and whether each step is sound. --dry-run shows the cost.",
     )
 
 
