@@ -17,6 +17,7 @@ from eclose.annotation.audit_log import AuditedKind
 from eclose.annotation.project import DATABASE_FILE, open_annotation_project
 from eclose.annotation.schema import APPEND_ONLY
 from eclose.annotation.setup import issue_or_renew_invitation
+from eclose.errors import UserError
 
 
 @pytest.fixture
@@ -241,6 +242,14 @@ def test_end_cut_off_is_found_by_what_is_known_outside(project):
     assert "audit-head.txt: is missing: whether the end of the log was cut off cannot be checked" in problem
 
 
+def test_project_is_not_opened_when_its_database_lost_its_end(project):
+    open_annotation_project(project.folder).close()
+    cut_off(project, 1)
+    with pytest.raises(UserError, match=r"lacks event \d+, which audit-head.txt records.*-wal"):
+        open_annotation_project(project.folder)
+    open_annotation_project(project.folder, check_end=False).close()
+
+
 def test_missing_head_stays_missing(project):
     """The next event does not hide that the file was deleted."""
     project.head.path.unlink()
@@ -338,7 +347,7 @@ def test_every_table_is_covered_or_listed(project):
                "response_origins", "families", "tasks", "adjudications", "reopenings", "gold"}  # fmt: skip
     checked = {"events", "head", "submissions", "amendments", "openings"}
     # Eligibility follows from the screenings, which are covered; results settle them again and do not read it.
-    uncovered = {"sessions", "invitations", "drafts", "cursors", "migrations", "eligibility", "notes", "training"}
+    uncovered = {"sessions", "invitations", "drafts", "cursors", "schema", "eligibility", "notes", "training"}
     with project.reading() as connection:
         tables = {name.removeprefix("annotate_") for name in inspect(connection).get_table_names()}
     assert tables == covered | checked | uncovered

@@ -27,7 +27,7 @@ def project(tmp_path):
 
 
 def open_sheet(project, person, task):
-    with project.reading() as connection:
+    with project.writing() as connection:
         return submissions.open_task_page(connection, project, person, task)
 
 

@@ -199,8 +199,8 @@ def _database_location(folder: Path, database: str | None) -> Path | str:
     return database
 
 
-def open_annotation_project(folder: Path) -> AnnotationProject:
-    """Open the project of a folder; raise where it was created with other guidelines."""
+def open_annotation_project(folder: Path, *, check_end: bool = True) -> AnnotationProject:
+    """Open the project of a folder; raise where it has other guidelines, or its database lacks recorded events."""
     # Labels under different guidelines are not comparable, so a project never mixes them.
     if not (folder / SETTINGS_FILE).is_file():
         raise UserError(f"{folder}: holds no project. Create one with: eclose annotate init {folder}")
@@ -221,7 +221,29 @@ def open_annotation_project(folder: Path) -> AnnotationProject:
             f"{folder}: was created with other guidelines ({', '.join(changed)}). Continue with the version of eclose"
             " that created it, or create a new project."
         )
+    if check_end:
+        _refuse_lost_end(project)
     return project
+
+
+def _refuse_lost_end(project: AnnotationProject) -> None:
+    """Raise where the database lacks the event that the file outside it records; one that is damaged is not checked."""
+    try:
+        recorded = project.head.read()
+    except ValueError:
+        return  # the check of the audit log reports it
+    with project.reading() as connection:
+        event = connection.execute(_EVENT, {"seq": recorded.seq}).scalar_one_or_none()
+    if event != recorded.hash:
+        project.close()
+        raise UserError(
+            f"{project.folder}: its database lacks event {recorded.seq:,}, which {project.head.path.name} records, so"
+            f" submissions are missing. Stop the server and copy the folder again, with {DATABASE_FILE}-wal where"
+            f" there is one. For details: eclose annotate verify-audit {project.folder}"
+        )
+
+
+_EVENT = text("SELECT hash FROM annotate_events WHERE seq = :seq")
 
 
 def _check_copied_settings(folder: Path, copied: Mapping[str, Any], stored: Mapping[str, Any]) -> None:

@@ -103,14 +103,20 @@ class PassSubmissionResult:
 def open_task_page(
     connection: Connection, project: AnnotationProject, person: Person, task: str
 ) -> TaskPageContent | None:
-    """Return the open pass of a person's task; None where the task is unknown or has no open pass."""
+    """Return the open pass of a person's task; None where the task is unknown or has no open pass.
+
+    The first look at a pass writes. Over a connection that only reads, the page then has no key.
+    """
     row = _find_task(connection, person, task)
     form = None if row is None else _open_pass(connection, row)
     if row is None or form is None:
         return None
     number = _number(row, form)
     page = build_task_page(connection, project, person, row, form, _draft(connection, task, number))
-    return replace(page, key=_find_or_issue_key(connection, project, task, number))
+    if connection.get_execution_options().get(WRITE_OPTION):
+        return replace(page, key=issue_pass_key(connection, task, number))
+    opening = connection.execute(_OPENING, {"task": task, "number": number}).one_or_none()
+    return replace(page, key="" if opening is None else str(opening.key))
 
 
 def issue_pass_key(connection: Connection, task: str, number: int) -> str:
@@ -118,17 +124,6 @@ def issue_pass_key(connection: Connection, task: str, number: int) -> str:
     values = {"task": task, "number": number, "key": secrets.token_urlsafe(16), "at": audit_log.current_timestamp()}
     connection.execute(_OPEN, values)
     return str(connection.execute(_OPENING, values).one().key)
-
-
-def _find_or_issue_key(connection: Connection, project: AnnotationProject, task: str, number: int) -> str:
-    opening = connection.execute(_OPENING, {"task": task, "number": number}).one_or_none()
-    if opening is not None:
-        return str(opening.key)
-    if connection.get_execution_options().get(WRITE_OPTION):
-        return issue_pass_key(connection, task, number)
-    # Only the first look at a pass writes.
-    with project.writing() as writing:
-        return issue_pass_key(writing, task, number)
 
 
 def build_task_page(

@@ -80,7 +80,7 @@ class Browser:
         return f"/tasks/{task}"
 
     def sheet(self, address):
-        with self.project.reading() as connection:
+        with self.project.writing() as connection:
             return submissions.open_task_page(connection, self.project, self.person, address.rsplit("/", 1)[1])
 
     def form(self, address):

@@ -6,6 +6,7 @@ import html
 import re
 
 import pytest
+from sqlalchemy import event
 from tests.annotation.projects import make_project, who, work_off
 from tests.annotation.web.browsing import Browser, application, hashed, with_passwords
 
@@ -61,6 +62,14 @@ def test_one_task_from_login_to_receipt(project, enter):
     assert receipt in ann.get("/finished").text
     with project.reading() as connection:
         assert list(audit_log.verify_audit_log(connection, project.head)) == []
+
+
+def test_new_page_needs_one_connection_at_a_time(project, enter):
+    ann, pool, in_use = enter("ann"), project.engine.pool, []
+    address = ann.task()
+    event.listen(pool, "checkout", lambda *_: in_use.append(pool.checkedout()))
+    assert ann.get(address).status_code == 200
+    assert max(in_use) == 1
 
 
 def test_page_with_problems_keeps_what_was_filled_in(enter):

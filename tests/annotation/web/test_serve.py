@@ -18,6 +18,7 @@ from tests.annotation.web.trying import PASSWORD, give_passwords
 from eclose.annotation.web import serve
 from eclose.annotation.web.connections import ConnectionLimits
 from eclose.annotation.web.dependencies import AnnotationServerState
+from eclose.errors import UserError
 
 PUBLIC = "https://annotate.example.org"
 HOME, STRANGER = "198.51.100.7", "203.0.113.9"
@@ -84,11 +85,16 @@ def test_half_a_request_is_closed_by_the_limits_of_the_server(running):
         assert closed(slow)
 
 
+def test_second_server_of_a_project_is_refused(one, running):
+    with running(), pytest.raises(UserError, match=r"process \d+ .*annotation server.* is writing to it"):
+        serve.serve_annotation(AnnotationServerState(one.project), port=0, is_finished=lambda: True)
+
+
 @pytest.mark.parametrize("public_url", [None, PUBLIC])
 def test_links_of_the_dashboard_name_the_server(one, running, public_url):
     with running(public_url=public_url) as port:
         url = public_url or f"http://127.0.0.1:{port}"
-        cookie = f"{'__Host-' if public_url else ''}eclose={one.keys['lea']}"
+        cookie = f"__Host-eclose={one.keys['lea']}" if public_url else f"eclose-{port}={one.keys['lea']}"
         fields = {"csrf": one.csrf("lea"), "names": "zoe", "role": "adjudicator"}
         headers = {"host": urlsplit(url).netloc, "cookie": cookie}
         status, page = ask(port, "POST", "/dashboard/invite", fields, **headers)

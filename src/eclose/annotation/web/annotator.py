@@ -137,11 +137,22 @@ def show_task_page(visit: Worker, task: str, receipt: str = "") -> Response:
         if training.needs_practice(connection, visit.person, visit.project.settings.practice):
             return RedirectResponse("/training", status_code=303)
         sheet = submissions.open_task_page(connection, visit.project, visit.person, task)
-        if sheet is None:
-            raise not_found_error()
         undo = _undo_url(connection, visit) if receipt else None
         own_notes = notes.list_task_notes(connection, visit.person, task)
+    if (sheet := _add_key(visit, task, sheet)) is None:
+        raise not_found_error()
     return HTMLResponse(_render_work(visit, sheet, sheet.draft, receipt=_receipt(receipt), undo=undo, notes=own_notes))
+
+
+def _add_key(visit: LoggedInVisit, task: str, sheet: TaskPageContent | None) -> TaskPageContent | None:
+    """Return the page of a task with the key of its form, which the first look at a pass writes.
+
+    Called without a connection: where many people open pages at once, each would hold one and wait for a second one.
+    """
+    if sheet is None or sheet.key:
+        return sheet
+    with visit.project.writing() as connection:
+        return submissions.open_task_page(connection, visit.project, visit.person, task)
 
 
 @router.post("/tasks/{task}/{name}")
@@ -159,6 +170,7 @@ def post_pass_form(visit: Worker, task: str, name: str, fields: Fields) -> Respo
     # An invalid form is shown again with its entries and problems.
     with visit.project.reading() as connection:
         sheet = submissions.open_task_page(connection, visit.project, visit.person, task)
+    sheet = _add_key(visit, task, sheet)
     return _closed_page(visit) if sheet is None else HTMLResponse(_render_work(visit, sheet, entries, outcome), 422)
 
 

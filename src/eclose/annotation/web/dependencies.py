@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Event
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import Depends, HTTPException, Request
 
@@ -51,7 +51,9 @@ class AnnotationServerState:
     @property
     def cookie(self) -> str:
         """Name of the session cookie. Browsers accept a __Host- cookie only from this very host and over TLS."""
-        return "__Host-eclose" if self.tls else "eclose"
+        # Browsers send a cookie to every port of its host.
+        port = urlsplit(self.url).port
+        return ("__Host-eclose" if self.tls else "eclose") + (f"-{port}" if port else "")
 
 
 @dataclass(frozen=True, slots=True)

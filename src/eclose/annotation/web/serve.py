@@ -16,8 +16,10 @@ from urllib.parse import urlsplit
 from sqlalchemy import text
 
 from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
+from eclose.annotation.project import SETTINGS_FILE
 from eclose.errors import SettingError, UserError
 from eclose.loopback import list_own_hosts
+from eclose.store.ledger.database import WriterLock
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.private import owner_only
 
@@ -109,7 +111,7 @@ def serve_annotation(
     from eclose.annotation.web.app import build_annotation_app  # noqa: PLC0415 - as above
     from eclose.annotation.web.connections import ConnectionLimits, limited_protocol  # noqa: PLC0415 - as above
 
-    with _listen(port) as listener:
+    with _listen(port) as listener, WriterLock(state.project.folder / SETTINGS_FILE, "annotation server"):
         url = build_server_url(public_url, listener.getsockname()[1], insecure_http=insecure_http)
         served = replace(state, tls=url.startswith("https"), url=url)
         config = uvicorn.Config(

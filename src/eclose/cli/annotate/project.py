@@ -416,7 +416,7 @@ def verify_audit(
     from eclose.annotation.audit_log import AuditLogHead, check_audit_log, describe_audit_coverage
     from eclose.annotation.project import open_annotation_project
 
-    project = open_annotation_project(folder)
+    project = open_annotation_project(folder, check_end=False)
     try:
         file = project.head if head is None else AuditLogHead(head)
         with project.reading() as connection:

@@ -26,6 +26,7 @@ from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Self
 
     from sqlalchemy import Engine
 
@@ -174,13 +175,9 @@ def _refuse_replaced_file(path: Path, opened: list[tuple[int, int]]) -> None:
 
 def compact_ledger_file(path: Path) -> None:
     """Give the space of deleted rows back to the disk; needs as much free space as the file then takes."""
-    lock = WriterLock(path, "compacting")
-    try:
-        # SQLite rewrites a file outside a transaction only, and the engine begins one with every connection.
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.execute("VACUUM")
-    finally:
-        lock.release()
+    # SQLite rewrites a file outside a transaction only, and the engine begins one with every connection.
+    with WriterLock(path, "compacting"), closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("VACUUM")
 
 
 class WriterLock:
@@ -206,6 +203,14 @@ class WriterLock:
             self.release()
             raise UserError(f"{path}: {holder}. Wait until it ends, or choose another file.") from locked
         self._write_holder(purpose)
+
+    def __enter__(self) -> Self:
+        """Return the lock."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release the lock."""
+        self.release()
 
     def release(self) -> None:
         """Release the lock. Its file stays: after a removal, two processes could lock two files of one name."""
