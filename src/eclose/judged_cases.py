@@ -14,6 +14,7 @@ from enum import StrEnum
 from itertools import chain, permutations
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from eclose.core.announcements import abstains
 from eclose.core.answers import match_answer, match_any_answer
 from eclose.core.instance import Instance
 from eclose.core.judgment import PEOPLE_JUDGE, Judgment
@@ -102,6 +103,12 @@ class JudgedCase:
     def matched_with_aliases(self) -> Label:
         """Whether the answer matches the reference or an alias by the same rule; None where either is missing."""
         return match_accepted_answers(self.instance, self.response)
+
+    @property
+    def abstains(self) -> bool:
+        """Whether the answer says that it found none although the passages settle the question, by the judge."""
+        answer = self.response.answer
+        return bool(self.judgment.evidence_sufficient) and answer is not None and abstains(answer)
 
     @property
     def row(self) -> SettledVerdict:

@@ -117,7 +117,7 @@ def test_observations_of_a_log_become_evidence(tmp_path):
         ("Observation 1 of the agent", "Ada built it."),
     ]
     assert converted.repairs == (parse_trace.OBSERVATIONS_ADDED_NOTE,)
-    assert converted.response.trace.texts == ("who?", "Ada.")
+    assert converted.response.trace.texts == ("Ada.",)
     assert converted.response.instance_id == converted.instance.id
     path = lines(
         tmp_path / "a.jsonl", *({**RAGAS, "id": "q1", "response": LOG.format(seen)} for seen in ("a", "b", "a"))
@@ -144,7 +144,12 @@ def test_trajectories_that_end_in_one_answer_stay_apart(tmp_path):
 @pytest.mark.parametrize("camel", [False, True])
 def test_what_tools_returned_is_evidence_and_why_they_were_called_is_the_trace(camel):
     calls = [
-        {"name": "search", "reasoning": "Who built it? I search.", "output": "Ada built it.", "inputParameters": {}},
+        {
+            "name": "search",
+            "reasoning": "It has a builder. Who is it? I'll search.",
+            "output": "Ada built it.",
+            "inputParameters": {},
+        },
         {"name": "age", "output": {"years": 3}},
         {"name": "noop"},
     ]
@@ -153,8 +158,9 @@ def test_what_tools_returned_is_evidence_and_why_they_were_called_is_the_trace(c
         record = {"input": "Who?", "actualOutput": "Ada did it. Yes.", "toolsCalled": calls}
     converted = convert(record, RecordLayout.DEEPEVAL)
     assert [passage.text for passage in converted.instance.evidence] == ["Ada built it.", '{"years": 3}']
-    assert converted.response.trace.texts == ("Who built it?", "I search.")
-    assert (converted.response.answer, converted.notes) == ("Ada did it. Yes.", ())
+    assert converted.response.trace.texts == ("It has a builder.",)
+    assert converted.response.answer == "Ada did it. Yes."
+    assert converted.notes == (parse_trace.ANNOUNCEMENTS_LEFT_OUT_NOTE,)
 
 
 def test_a_trace_beside_tools_without_reasons_is_the_trace():

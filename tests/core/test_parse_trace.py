@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,14 +93,15 @@ def test_thinking_without_a_word_after_it_has_no_answer():
 
 def test_of_a_log_the_last_answer_line_counts():
     found = parse_response_text(f"{LOG}Final Answer: Ada")
-    assert (found.trace.texts, found.answer) == (("who?", "Ada."), "Ada")
+    assert (found.trace.texts, found.answer) == (("Ada.",), "Ada")
     assert found.observations == ("Ada built it.",)
     assert parse_response_text(f"{LOG}Answer: Ada").answer == "Ada"
 
 
 def test_a_log_without_an_answer_has_none():
     found = parse_response_text("Thought: who?\nObservation: Ada built it.")
-    assert (found.trace.texts, found.answer, found.answer_lines) == (("who?",), None, 0)
+    assert (found.trace.texts, found.answer, found.answer_lines) == ((), None, 0)
+    assert found.notes == (parse_trace.ANNOUNCEMENTS_LEFT_OUT_NOTE,)
 
 
 @pytest.mark.parametrize(
@@ -174,12 +177,15 @@ def test_what_is_no_trace_is_refused(trace, problem):
 
 def test_what_an_agent_was_told_is_evidence():
     items = [
-        {"thought": "who?", "action": "search", "observation": "Ada built it."},
+        {"thought": "It has a builder. Who?", "action": "search", "observation": "Ada built it."},
         {"role": "tool", "content": "She was born in Lund."},
         {"type": "observation", "text": " "},
     ]
     found = parse_trace_and_answer(items, "Lund")
-    assert (found.trace.texts, found.observations) == (("who?",), ("Ada built it.", "She was born in Lund."))
+    assert (found.trace.texts, found.observations) == (
+        ("It has a builder.",),
+        ("Ada built it.", "She was born in Lund."),
+    )
     with pytest.raises(
         RecordError, match=r"2 observations, which are evidence\. Call parse_agent_log with the instance"
     ):
@@ -207,9 +213,9 @@ def test_evidence_that_is_known_makes_no_other_instance():
 
 
 def test_a_trajectory_goes_on_in_its_last_message():
-    items = [{"type": "ai", "content": "Let me see."}, {"type": "tool", "content": "Ada built it."}]
+    items = [{"type": "ai", "content": "It has a builder."}, {"type": "tool", "content": "Ada built it."}]
     found = parse_agent_trajectory(items, "So it was Ada.\nFinal answer: Ada")
-    assert (found.trace.texts, found.answer) == (("Let me see.", "So it was Ada."), "Ada")
+    assert (found.trace.texts, found.answer) == (("It has a builder.", "So it was Ada."), "Ada")
     assert parse_agent_trajectory(items, "It was Ada. Yes.").answer == "It was Ada. Yes."
     assert parse_agent_trajectory(items, " ").answer is None
     bare = parse_agent_trajectory(items[1:], "It was Ada. Yes.")
@@ -252,3 +258,66 @@ def test_a_bare_answer_and_a_trace_of_its_own_stay_as_they_are():
     for response in (answer_without_trace("Lund"), answer_without_trace(None), marked):
         assert add_prose_trace(response) is response
         assert not has_prose_trace(response)
+
+
+# --- announcements ----------------------------------------------------------------------------------------------------
+
+PREAMBLE = "I need the data sheet. Let me search for it."
+CALL = [{"role": "assistant", "content": PREAMBLE}, {"role": "tool", "content": "Ada built it."}]
+
+
+def test_trace_of_announcements_alone_is_unknown():
+    prose = "Ada built it. So it is hers."
+    for parsed in (
+        parse_agent_trajectory(CALL, prose),
+        parse_trace_and_answer(CALL, prose),
+        parse_trace_and_answer(PREAMBLE, prose),
+    ):
+        assert (parsed.trace.texts, parsed.answer, parsed.answer_lines) == ((), prose, 0)
+        assert set(parsed.notes) == {parse_trace.ANNOUNCEMENTS_LEFT_OUT_NOTE, parse_trace.ALL_ANSWER_NOTE}
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        (f"{PREAMBLE} Ada built it.\nAnswer: Ada", ("Ada built it.",)),
+        (f"<think>{PREAMBLE} Ada built it.</think>\nFinal answer: Ada", ("Ada built it.",)),
+        (f"<think>{PREAMBLE} Ada built it.</think>\nAda", ("Ada built it.",)),
+        (f"{PREAMBLE} Ada built it. So the answer is Ada.", ("Ada built it.",)),
+        (f"Thought: {PREAMBLE}\nObservation: x\nThought: Ada built it.\nFinal answer: Ada", ("Ada built it.",)),
+        # Steps that the producer marked, and lines before the protocol's answer line, are the judge's to read.
+        ("1. I will search.\n2. Ada built it.\nAnswer: Ada", ("I will search.", "Ada built it.")),
+        ("I will search.\nAda built it.\nFinal answer: Ada", ("I will search.", "Ada built it.")),
+    ],
+)
+def test_announcement_is_a_step_only_where_steps_are_marked(text, steps):
+    parsed = parse_response_text(text)
+    assert (parsed.trace.texts, parsed.answer) == (steps, "Ada")
+
+
+@pytest.mark.parametrize(
+    ("items", "last", "marked"),
+    [
+        ([*CALL, {"thought": "Ada built it."}], "Ada", True),
+        ([{"thought": "It has a builder."}, *CALL], "Ada", False),
+        ([{"thought": "It has a builder."}, *CALL], "Ada built it. So it is hers.", False),
+        ([*CALL, {"thought": "Ada built it."}], "It is hers, as the data sheet says.", False),
+        ([{"thought": "It has a builder."}, *CALL], "Ada built it.\nFinal answer: Ada", True),
+        (["It has a builder.", {"type": "tool", "text": "Ada built it."}, "Ada built it."], "Ada", True),
+    ],
+)
+def test_last_message_of_an_agent_is_marked_only_where_a_claim_precedes_a_bare_answer(items, last, marked):
+    parsed = parse_agent_trajectory(items, last)
+    assert parsed.trace.steps
+    assert bool(parsed.answer_lines) is marked
+
+
+def test_prose_of_an_agent_continues_its_trace():
+    read = parse_agent_trajectory([{"thought": "It has a builder."}, *CALL], "Ada built it. So it is hers.")
+    response = parse_trace.build_response(read, "q1", ["log"], read.answer)
+    assert not has_prose_trace(response)
+    prose = add_prose_trace(response)
+    assert prose.trace.texts == ("It has a builder.", "Ada built it.", "So it is hers.")
+    assert has_prose_trace(prose)
+    bare = replace(response, answer="Ada")
+    assert add_prose_trace(bare) is bare

@@ -18,9 +18,8 @@ from eclose.errors import SettingError, UserError
 from eclose.traces.selection import resolve_pointer
 
 STEPS = ("Ada Rowe designed the Alma bridge.", "Ada Rowe was born in Lund.")
-THOUGHT = "I need the architect first, then her birthplace."
 FILES = {
-    "otel-genai.jsonl": (RecordLayout.OTLP, (THOUGHT, *STEPS)),
+    "otel-genai.jsonl": (RecordLayout.OTLP, STEPS),
     "openinference.jsonl": (RecordLayout.OTLP, STEPS),
     "openinference-sdk.jsonl": (RecordLayout.OTLP, STEPS),
     "openinference-console.json": (RecordLayout.OTLP, STEPS),
@@ -28,7 +27,7 @@ FILES = {
     "mlflow-pretty.json": (RecordLayout.MLFLOW, STEPS),
     "langfuse.jsonl": (RecordLayout.LANGFUSE, STEPS),
     "langsmith.jsonl": (RecordLayout.LANGSMITH, STEPS),
-    "atif.json": (RecordLayout.ATIF, (THOUGHT, *STEPS)),
+    "atif.json": (RecordLayout.ATIF, STEPS),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.api.models import add_budget, resolve
 from eclose.benchmarks.layouts import RecordLayout
+from eclose.benchmarks.rag_eval_formats import convert_tool_record
 from eclose.calls.coroutines import run_coroutine
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
+from eclose.core.parse_trace import add_observation_passages, parse_agent_log
 from eclose.core.response import Response
 from eclose.diagnosis.report.wording import describe_long_passages, describe_missing_traces
 from eclose.diagnosis.results import Results, diagnose
-from eclose.errors import UserError
+from eclose.errors import RecordError, SettingError, UserError
 from eclose.judging.find_inputs import find_judge_inputs
 from eclose.judging.run import judge_responses
 from eclose.store.records.jsonl import parse_dataclass, read_records, scan_records, write_records
@@ -25,8 +28,6 @@ from eclose.store.records.table_rows import Rows, ensure_data_file
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from eclose.benchmarks.import_settings import ImportSettings
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunOptions
@@ -156,7 +157,7 @@ def _folder_of(data: Path | str | Rows) -> Path | None:
 
 async def ajudge(
     instance: Instance | Mapping[str, Any],
-    response: Response | Mapping[str, Any] | str,
+    response: Response | Mapping[str, Any] | Sequence[Mapping[str, Any]] | str,
     *,
     judge: str | ModelRef,
     settings: JudgeSettings | None = None,
@@ -165,12 +166,12 @@ async def ajudge(
     base_url: str | ServerAddress | None = None,
 ) -> Judgment:
     """Judge one response; see ``judge``."""
-    question = instance if isinstance(instance, Instance) else parse_dataclass(Instance, dict(instance))
+    question, answered = _read_case(instance, response)
     with TemporaryDirectory(prefix="eclose-") as scratch:
         folder = Path(scratch)
         # As a run over files: one response is judged, limited and accounted for like a million.
         write_records(folder / INSTANCES_FILE, [question])
-        write_records(folder / RESPONSES_FILE, [_response(response, question)])
+        write_records(folder / RESPONSES_FILE, [answered])
         sources = find_judge_inputs(folder, folder)
         result = await judge_responses(sources, resolve(judge, base_url), folder, settings, add_budget(calls, budget))
         judgments = list(read_records(folder / JUDGMENTS_FILE, Judgment))
@@ -183,7 +184,7 @@ async def ajudge(
 
 def judge(
     instance: Instance | Mapping[str, Any],
-    response: Response | Mapping[str, Any] | str,
+    response: Response | Mapping[str, Any] | Sequence[Mapping[str, Any]] | str,
     *,
     judge: str | ModelRef,
     settings: JudgeSettings | None = None,
@@ -197,7 +198,8 @@ def judge(
 
     Args:
         instance: The question with its passages and, where there is one, its reference answer.
-        response: A response, its fields as a dict, or the text of a completion.
+        response: A response or its fields, the text of a completion in any layout that ``evaluate`` reads, or the
+            messages of a conversation, whose tool results become passages.
         judge: Model that judges, by name or as ``eclose.resolve`` returns it.
         settings: How the response is judged.
         calls: Concurrency, rate limits, deadlines and prices of the calls.
@@ -209,6 +211,7 @@ def judge(
 
     Raises:
         RecordError: The question or the response lacks a field.
+        SettingError: One of them is of another kind, such as a question without its passages.
         UserError: The judge cannot be reached.
 
     Examples:
@@ -230,9 +233,44 @@ def judge(
     )
 
 
-def _response(response: Response | Mapping[str, Any] | str, instance: Instance) -> Response:
+def _read_case(
+    instance: Instance | Mapping[str, Any], response: Response | Mapping[str, Any] | Sequence[Mapping[str, Any]] | str
+) -> tuple[Instance, Response]:
+    """Return the question and the response; what an agent's tools returned is added to the passages.
+
+    Raises:
+        SettingError: One of them is of another kind.
+        RecordError: One of them lacks a field.
+    """
+    if not isinstance(instance, Instance | Mapping):
+        raise SettingError(
+            f"instance: is of type {type(instance).__name__}. Give a question with its passages: "
+            'eclose.judge({"question": "...", "contexts": ["..."]}, "the response", judge="provider/model").'
+        )
+    question = instance if isinstance(instance, Instance) else _read_question(instance)
     if isinstance(response, Response):
-        return response
+        return question, response
     if isinstance(response, str):
-        return Response.from_completion(f"{instance.id}-1", instance.id, response, None)
-    return parse_dataclass(Response, dict(response))
+        return parse_agent_log(question, response, id=f"{question.id}-1")
+    if isinstance(response, Mapping) and "trace" in response:
+        return question, parse_dataclass(Response, dict(response))
+    if isinstance(response, Sequence):
+        record: dict[str, Any] = {"messages": list(response)}
+    elif isinstance(response, Mapping):
+        record = {"messages": [{"role": "user", "content": question.question}], "response": dict(response)}
+    else:
+        raise SettingError(f"response: is of type {type(response).__name__}. Give a text, a Response, or messages.")
+    passages = [{"text": passage.text, "title": passage.title} for passage in question.evidence]
+    converted = convert_tool_record({**record, "documents": passages}, RecordLayout.MESSAGES)
+    if converted.response is None:
+        raise RecordError("response: holds no answer and no step.")
+    seen = [passage.text for passage in converted.instance.evidence[len(passages) :]]
+    question = add_observation_passages(question, seen)
+    return question, replace(converted.response, id=f"{question.id}-1", instance_id=question.id)
+
+
+def _read_question(fields: Mapping[str, Any]) -> Instance:
+    """Return a question from the fields of an instance, or from the columns that ``evaluate`` reads."""
+    if "evidence" in fields:
+        return parse_dataclass(Instance, dict(fields))
+    return convert_tool_record(dict(fields), RecordLayout.RAGAS).instance

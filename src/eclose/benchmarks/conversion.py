@@ -32,6 +32,10 @@ SENTENCE_ABSENT = "supporting sentence beyond its passage"
 DOC_ID_REPEATED = "repeated doc_id replaced by position"
 
 
+ID_COLUMNS = ("id", "query_id", "question_id", "request_id", "custom_id", "trace_id")
+"""Columns with the id of a record, in order of preference."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolColumnNames:
     """Names of the columns of a tool, in order of preference: the first that is present counts."""
@@ -40,7 +44,7 @@ class ToolColumnNames:
     passages: tuple[str, ...]
     reference: tuple[str, ...]
     response: tuple[str, ...]
-    id: tuple[str, ...] = ("id", "query_id")
+    id: tuple[str, ...] = ID_COLUMNS
     calls: tuple[str, ...] = ()
     """The columns with an agent's tool calls."""
     steps: tuple[str, ...] = ()

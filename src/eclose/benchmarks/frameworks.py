@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.agent_traces import is_message_list
-from eclose.benchmarks.conversion import ToolColumnNames, first_present_column
+from eclose.benchmarks.conversion import ID_COLUMNS, ToolColumnNames, first_present_column
 from eclose.errors import RecordError
 from eclose.store.records.json_reader import JsonObject
 from eclose.traces.documents import unwrap_serialized
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 REFERENCE_COLUMNS = ("reference", "reference_answer", "ground_truth", "expected_output", "expected_answer", "gold")
 DOCUMENT_COLUMNS = ("documents", "source_documents", "context", "contexts", "retrieved_contexts", "retrieved_docs")
 QUESTION_COLUMNS = ("query", "question", "query_str", "input", "user_input")
-ID_COLUMNS = ("id", "query_id", "custom_id")
 
 # Where logs keep a request and its reply, besides the record itself. A graph's output repeats its input messages.
 _STATES = ("output", "outputs", "result", "response", "values", "state", "", "request", "request.body", "body", "input")
@@ -127,8 +126,16 @@ def _find_reply(record: Mapping[str, Any]) -> tuple[list[JsonObject], str | None
         reply = unwrap_serialized(record.get(name))
         if isinstance(reply, str) and reply.strip():
             return [{"role": "assistant", "content": reply}], None
+        if is_message_list(reply) and all(isinstance(part.get("type"), str) for part in reply):
+            return [{"role": "assistant", "content": reply}], None
         if isinstance(reply, dict) and "content" in reply:
             return [{"role": "assistant", **reply}], _find_model([reply])
+        if isinstance(reply, dict) and reply and name == "response" and "messages" in record:
+            keys = ", ".join(repr(key) for key in sorted(reply)[:20])
+            raise RecordError(
+                f"{name}: is an object that is no known reply. Keys seen: {keys}. Write its text, or a message with a "
+                "content, or name the path of the text with --map answer=PATH."
+            )
     return [], None
 
 

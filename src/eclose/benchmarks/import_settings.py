@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
+from eclose.errors import SettingError
 from eclose.traces.selection import CaseSelection
 
 __all__ = ["CaseSelection", "ImportSettings", "TraceMode"]
@@ -31,7 +32,15 @@ class ImportSettings:
     dataset: str | None = None
     """Name of the dataset where the file has none."""
     trace: TraceMode = TraceMode.MARKED
+    """The mode, or its name such as ``"prose"``."""
     cases: CaseSelection = field(default_factory=CaseSelection)
+
+    def __post_init__(self) -> None:
+        """Take the mode of the trace by its name as well; raise SettingError for an unknown one."""
+        try:
+            object.__setattr__(self, "trace", TraceMode(self.trace))
+        except ValueError as error:
+            raise SettingError(f"trace: {self.trace!r} is none of {', '.join(TraceMode)}.") from error
 
     @property
     def identity(self) -> dict[str, object]:

@@ -32,6 +32,7 @@ from eclose.store.records.jsonl import (
 )
 from eclose.store.records.outcome_counts import RecordCounter, RecordCounts
 from eclose.store.records.seen_ids import SeenIds
+from eclose.store.records.strict_json import is_conversation
 from eclose.traces.load import detect_pretty_trace
 
 if TYPE_CHECKING:
@@ -184,6 +185,10 @@ def _read_records(path: Path, settings: ImportSettings) -> Iterator[RawRecord]:
     """Yield the records of a file; those of a wrapper in a single line, as ``json.dump`` writes it, as well."""
     records = read_json_objects(path)
     if (first := next(records, None)) is None:
+        return
+    if is_conversation([first.value]) and not is_known_record(first.value or {}):
+        # The whole file is one conversation, as a chat client saves it.
+        yield RawRecord("record 1", value={"messages": [raw.value for raw in (first, *records) if raw.value]})
         return
     wrapped = _find_wrapped_records(path, first.value, settings) if first.where == "line 1" else None
     if wrapped is None:

@@ -266,6 +266,9 @@ def _parse_row(record: JsonObject, columns: ToolColumnNames) -> RagToolRecord:
     if columns.documents and values.get("passages") is not None:
         chunks = read_documents(values["passages"], columns_by_field["passages"])
         values["passages"] = [asdict(chunk) for chunk in chunks]
+    elif isinstance(values.get("passages"), str):
+        # All passages joined to one text.
+        values["passages"] = [_normalise_chunk(values["passages"])]
     elif isinstance(values.get("passages"), list):
         values["passages"] = [_normalise_chunk(passage) for passage in values["passages"]]
     try:

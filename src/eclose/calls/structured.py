@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from eclose.models.interface import ChatModel
     from eclose.protocol.structured import PromptWithSchema
 
+EARLY_DECISION = "verdict before reason"
+"""Kind of a reply that decides before it gives its reason."""
+
 
 @dataclass(frozen=True, slots=True)
 class StructuredAnswer:
@@ -55,7 +58,9 @@ async def ask_structured(
     for attempt in range(attempts):
         try:
             reply = await model.complete(build_structured_request(question, decoding, replica, attempt))
-            return StructuredAnswer(read(json.loads(reply.text)))  # the schema was checked by the endpoint
+            fields = json.loads(reply.text)  # the schema was checked by the endpoint
+            _refuse_early_decision(fields)
+            return StructuredAnswer(read(fields))
         except InconsistentReplyError as error:
             kind, problem = error.kind, str(error)
         except CallFailure as failure:
@@ -66,3 +71,18 @@ async def ask_structured(
                 raise
             kind, problem = str(failure.kind), failure.problem
     return StructuredAnswer(reason=kind, problem=problem)
+
+
+def _refuse_early_decision(value: Any) -> None:
+    """Raise where a decision is written before its reason, which then explains it afterwards and leads to nothing.
+
+    Schemas put the reason first; a provider may order the keys otherwise.
+    """
+    if isinstance(value, dict) and "reason" in value:
+        for name, decision in value.items():
+            if name == "reason":
+                break
+            if isinstance(decision, bool) or name == "verdict":
+                raise InconsistentReplyError(EARLY_DECISION, f"{name!r} is written before its reason.")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _refuse_early_decision(item)

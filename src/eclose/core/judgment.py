@@ -6,7 +6,7 @@ A judgment is the opinion of one person or model. The labels after adjudication 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -111,6 +111,11 @@ WHOLE_TRACE_REASON = "one decision for the whole trace"
 """Reason of every step where one label was given for all steps together."""
 NO_TRACE_REASON = "there is no trace"
 NO_ANSWER_REASON = "no answer was submitted"
+NO_CLAIM_REASON = "no step of the trace claims anything"
+"""Reason where every step is an announcement or the like, and the response was not asked for steps."""
+UNSPLIT_ANSWER_REASON = "reasoning and answer are not told apart in the last message"
+UNREAD_REASONS = frozenset({NO_TRACE_REASON, NO_CLAIM_REASON, UNSPLIT_ANSWER_REASON})
+"""Reasons of labels that are missing because the trace, or its end, is not known."""
 NO_REFERENCE_REASON = "there is no reference answer"
 REFERENCE_FREE_REASON = "judged without the reference"
 REPETITIONS_DISAGREE_REASON = "the repetitions disagree"
@@ -137,6 +142,12 @@ class Criterion(StrEnum):
     CORRECTNESS = "Acc"
 
 
+UNREAD_TRACES = (
+    (Criterion.LOCAL_SOUNDNESS, NO_TRACE_REASON),
+    (Criterion.LOCAL_SOUNDNESS, NO_CLAIM_REASON),
+    (Criterion.CLOSURE, UNSPLIT_ANSWER_REASON),
+)
+"""The first criterion that each of ``UNREAD_REASONS`` leaves without a label: one for each response."""
 EVIDENCE = "evidence"
 """Name of the sixth label beside the five criteria: whether the passages settle the question."""
 
@@ -199,6 +210,24 @@ class Judgment:
             return None
         # The product over substantive steps in the definition of L (section 3.1); an empty product is 1.
         return three_valued_and(three_valued_implies(step.substantive, step.sound) for step in self.steps)
+
+    def withhold_hollow_trace(self) -> Judgment:
+        """Return the judgment without L, A, C and K where no step claims anything, so that the trace is unknown.
+
+        For responses in other layouts than the protocol's: what they wrote before their answer need not be a trace.
+        """
+        if not self.steps or any(step.substantive is not False for step in self.steps):
+            return self
+        withheld = dict.fromkeys(tuple(Criterion)[:4], NO_CLAIM_REASON)
+        unjudged = {**self.unjudged, **withheld}
+        return replace(
+            self,
+            aligned=None,
+            closed=None,
+            complete=None,
+            unjudged={criterion: unjudged[criterion] for criterion in Criterion if criterion in unjudged},
+            reasons={name: reason for name, reason in self.reasons.items() if name not in withheld},
+        )
 
     @property
     def verdict(self) -> Verdict:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from eclose.core.announcements import claims_nothing
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, ResponseSource, Trace, parse_completion
@@ -28,6 +29,7 @@ TEXT_BEHIND_NOTE = "text behind the answer line left out"
 THINKING_LEFT_OUT_NOTE = "thinking left out where the response has a trace of its own"
 ANSWER_IN_TRACE_NOTE = "answer line within the trace left out"
 PROSE_TRACE_NOTE = "sentences of the answer taken as its trace"
+ANNOUNCEMENTS_LEFT_OUT_NOTE = "announcements and questions left out of the trace"
 
 _PLAIN_ANSWER = re.compile(r"^([\s>#]*(?:\(?\d{1,3}[.):]\s+)?[*_]{0,3})(answer\s*[*_]{0,3}\s*:)", re.IGNORECASE)
 _NAMED_ANSWER = re.compile(
@@ -123,10 +125,10 @@ def parse_agent_log(
 
     Examples:
         >>> from eclose import Instance
-        >>> log = [{"thought": "I need her birthplace."}, {"observation": "Ada was born in Lund."}]
+        >>> log = [{"thought": "I need her file."}, {"observation": "Born in Lund."}, {"thought": "Ada is from Lund."}]
         >>> instance, response = parse_agent_log(Instance("q1", "Where was Ada born?", ()), log, "Lund")
         >>> instance.evidence[0].text, response.trace.texts
-        ('Ada was born in Lund.', ('I need her birthplace.',))
+        ('Born in Lund.', ('Ada is from Lund.',))
     """
     parsed = parse_trace_and_answer(trace, answer)
     complete = add_observation_passages(instance, parsed.observations)
@@ -158,25 +160,28 @@ def build_response(
 
 
 def add_prose_trace(response: Response) -> Response:
-    """Return a response without a trace with the sentences of its answer as steps; the answer stays whole.
+    """Return a response without a marked answer with the sentences of its answer as last steps; the answer stays whole.
 
-    A bare answer, such as a name or a number, is no prose and keeps its empty trace.
+    A bare answer, such as a name or a number, is no prose and adds no step.
 
     >>> prose = Response("r", "q", Trace(()), "Ada Rowe built it [1]. She was born in Lund.")
     >>> add_prose_trace(prose).trace.texts
     ('Ada Rowe built it [1].', 'She was born in Lund.')
     """
-    if response.trace.steps or response.answer is None:
+    if response.answer is None or (response.trace.steps and response.answer_lines):
         return response
-    trace = segment_prose(response.answer)
-    return replace(response, trace=trace) if trace.steps else response
+    prose = segment_prose(response.answer).steps
+    return replace(response, trace=Trace((*response.trace.steps, *prose))) if prose else response
 
 
 def has_prose_trace(response: Response) -> bool:
-    """Return whether the steps of a response are the sentences of its answer, as ``add_prose_trace`` makes them."""
+    """Return whether the last steps of a response are the sentences of its answer, as by ``add_prose_trace``."""
     answer, texts = response.answer or "", response.trace.texts
-    # The steps are pieces of the answer, so a short answer needs no segmentation.
-    return bool(texts) and sum(map(len, texts)) <= len(answer) and segment_prose(answer) == response.trace
+    # The last step is a piece of the answer, so a short answer needs no segmentation.
+    if not texts or len(texts[-1]) > len(answer):
+        return False
+    prose = segment_prose(answer).texts
+    return bool(prose) and texts[-len(prose) :] == prose
 
 
 def add_observation_passages(
@@ -205,12 +210,11 @@ def parse_trace_and_answer(trace: TraceInput, answer: str | None = None) -> Pars
     """Parse a trace and an answer, or a text that holds both."""
     if answer is None and isinstance(trace, str):
         return parse_response_text(trace)
-    segmented, note = _segment_trace(trace)
-    notes = (note,) if note else ()
+    segmented, notes = _segment_trace(trace)
     if answer is None:
         return ParsedResponse(segmented.trace, None, 0, segmented.observations, notes)
-    if segmented.shape is TraceLayout.EMPTY:
-        return parse_response_text(answer)
+    if not segmented.trace.steps:
+        return _add_observations(parse_response_text(answer), segmented.observations, notes)
     split = _split(answer)
     repeated = segment_trace(split.before).trace
     if repeated.steps and repeated != segmented.trace:
@@ -225,19 +229,37 @@ def parse_trace_and_answer(trace: TraceInput, answer: str | None = None) -> Pars
 def parse_agent_trajectory(items: Sequence[str | Mapping[str, object]], last: str | None) -> ParsedResponse:
     """Parse the messages and observations of an agent in order, and its last message.
 
-    Reasoning before the answer line of the last message continues the trace.
+    Reasoning before the answer line of the last message continues the trace. A last message without such a line may
+    hold reasoning that is not told apart from the answer, which then has no answer line.
     """
-    segmented, _ = _segment_trace(items)
+    segmented, notes = _segment_items(items)
     if last is None or not last.strip():
-        return ParsedResponse(segmented.trace, None, 0, segmented.observations)
+        return ParsedResponse(segmented.trace, None, 0, segmented.observations, notes)
     if not segmented.trace.steps:
-        parsed = parse_response_text(last)
-        return replace(parsed, observations=(*segmented.observations, *parsed.observations))
+        return _add_observations(parse_response_text(last), segmented.observations, notes)
     split = _split(last)
-    closing = segment_trace(split.before)
+    closing, closing_notes = _segment_claims(split.before)
     trace = Trace((*segmented.trace.steps, *closing.trace.steps))
     observations = (*segmented.observations, *closing.observations)
-    return ParsedResponse(trace, split.answer, max(1, split.lines), observations, split.notes)
+    lines = split.lines or int(not segment_prose(last).steps and _ends_in_claim(items))
+    return ParsedResponse(trace, split.answer, lines, observations, (*notes, *closing_notes, *split.notes))
+
+
+def _add_observations(parsed: ParsedResponse, observations: tuple[str, ...], notes: tuple[str, ...]) -> ParsedResponse:
+    return replace(parsed, observations=(*observations, *parsed.observations), notes=(*notes, *parsed.notes))
+
+
+def _ends_in_claim(items: Sequence[str | Mapping[str, object]]) -> bool:
+    """Return whether a step follows the last observation of an agent, and thus may lead to its answer."""
+    observed = [number for number, item in enumerate(items) if _is_observation(item)]
+    closing = items[observed[-1] + 1 :] if observed else items
+    return bool(_segment_items(closing)[0].trace.steps)
+
+
+def _is_observation(item: str | Mapping[str, object]) -> bool:
+    if isinstance(item, str):
+        return False
+    return item.get("observation") is not None or str(item.get("role") or item.get("type")).lower() in _TOOL_ROLES
 
 
 def parse_response_text(text: str) -> ParsedResponse:
@@ -252,23 +274,46 @@ def parse_response_text(text: str) -> ParsedResponse:
             notes = (*notes, THINKING_LEFT_OUT_NOTE)
         elif thinking:
             segmented = segment_trace(thinking)
+        # Lines before "Final answer:" are the steps that the response prompt asks for, and stay as they are.
+        if thinking or segmented.shape is TraceLayout.AGENT or not parse_completion(reply).answer_lines:
+            segmented, left_out = _leave_out_announcements(segmented)
+            notes = (*notes, *left_out)
         return ParsedResponse(segmented.trace, split.answer, split.lines, segmented.observations, notes)
     if thinking:
-        segmented = segment_trace(thinking)
-        return ParsedResponse(segmented.trace, reply.strip() or None, 1, segmented.observations)
+        segmented, notes = _segment_claims(thinking)
+        return ParsedResponse(segmented.trace, reply.strip() or None, 1, segmented.observations, notes)
     return _parse_unmarked(reply)
 
 
 def _parse_unmarked(text: str) -> ParsedResponse:
     """Parse a text without an answer line: the log of an agent, a last sentence that names the answer, or an answer."""
-    segmented = segment_trace(text)
+    segmented, notes = _segment_claims(text)
     if segmented.shape is TraceLayout.AGENT:
-        return ParsedResponse(segmented.trace, None, 0, segmented.observations)
+        return ParsedResponse(segmented.trace, None, 0, segmented.observations, notes)
     *before, last = segmented.trace.texts or ("",)
     if before and (match := _NAMED_ANSWER.match(last)):
         answer = match["answer"].strip().removesuffix(".").strip("*_ ") or None
-        return ParsedResponse(Trace.of(*before), answer, 1, notes=(ANSWER_SENTENCE_NOTE,))
+        return ParsedResponse(Trace.of(*before), answer, 1, notes=(*notes, ANSWER_SENTENCE_NOTE))
     return ParsedResponse(Trace(()), text.strip() or None, 0, notes=(ALL_ANSWER_NOTE,) if before else ())
+
+
+def _segment_items(items: Sequence[str | Mapping[str, object]]) -> tuple[SegmentedTrace, tuple[str, ...]]:
+    """Return the steps of an agent's items without announcements, and a note where there were some."""
+    segmented, notes = _segment_trace(items)
+    segmented, left_out = _leave_out_announcements(replace(segmented, shape=TraceLayout.AGENT))
+    return segmented, notes or left_out
+
+
+def _segment_claims(text: str) -> tuple[SegmentedTrace, tuple[str, ...]]:
+    return _leave_out_announcements(segment_trace(text))
+
+
+def _leave_out_announcements(segmented: SegmentedTrace) -> tuple[SegmentedTrace, tuple[str, ...]]:
+    """Return a trace without its announcements, and a note where there were some; marked steps stay as they are."""
+    steps = tuple(step for step in segmented.trace.steps if not claims_nothing(step.text))
+    if segmented.shape is TraceLayout.LINES or len(steps) == len(segmented.trace.steps):
+        return segmented, ()
+    return replace(segmented, trace=Trace(steps)), (ANNOUNCEMENTS_LEFT_OUT_NOTE,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,19 +348,21 @@ def _split_thinking(text: str) -> tuple[str, str]:
     return (match["thinking"].strip(), match["reply"]) if match else ("", text)
 
 
-def _segment_trace(trace: TraceInput) -> tuple[SegmentedTrace, str | None]:
-    """Return the steps of a trace without its answer line, and a note where one was dropped."""
+def _segment_trace(trace: TraceInput) -> tuple[SegmentedTrace, tuple[str, ...]]:
+    """Return the steps of a trace without its answer line, and notes on what was left out."""
     if isinstance(trace, str):
         text = _drop_thinking_tags(trace)
         split = _split(text)
-        return (segment_trace(split.before), ANSWER_IN_TRACE_NOTE) if split.lines else (segment_trace(text), None)
+        segmented, notes = _segment_claims(split.before if split.lines else text)
+        return segmented, (*notes, ANSWER_IN_TRACE_NOTE) if split.lines else notes
     if all(isinstance(item, str) for item in trace):
-        return trace_from_step_texts([str(item) for item in trace]), None
+        return trace_from_step_texts([str(item) for item in trace]), ()
     parts = [_segment_item(item, number) for number, item in enumerate(trace)]
     steps = Trace(tuple(step for part in parts for step in part.trace.steps))
     observations = tuple(text for part in parts for text in part.observations)
     shape = TraceLayout.AGENT if observations else TraceLayout.LINES if steps.steps else TraceLayout.EMPTY
-    return SegmentedTrace(shape, steps, observations), None
+    segmented = SegmentedTrace(shape, steps, observations)
+    return _leave_out_announcements(segmented) if observations else (segmented, ())
 
 
 def _drop_thinking_tags(text: str) -> str:

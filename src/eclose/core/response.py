@@ -212,6 +212,11 @@ class Response:
         """Why the answer is missing; None where it is present."""
         return _why_incomplete(self.completion, self.answer, self.answer_lines, self.cut_off)
 
+    @property
+    def in_protocol_layout(self) -> bool:
+        """Whether the completion has the answer line of the response prompt, and thus a place for steps before it."""
+        return self.completion is not None and parse_completion(self.completion).answer_lines > 0
+
     @classmethod
     def from_completion(
         cls,

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eclose.core.identity import canonical_bytes
-from eclose.core.judgment import Criterion, LocalFailure, missing_reason_kind
+from eclose.core.judgment import NO_CLAIM_REASON, Criterion, LocalFailure, missing_reason_kind
 from eclose.core.parse_trace import has_prose_trace
 from eclose.core.three_valued import Label
 from eclose.core.verdict import Verdict
@@ -141,7 +141,7 @@ class CountedResponse:
             judgment.step_failures,
             judgment.unjudged,
             judgment.votes,
-            without_trace=not response.trace.steps,
+            without_trace=not response.trace.steps or (Criterion.LOCAL_SOUNDNESS, NO_CLAIM_REASON) in judgment.unjudged,
             prose_trace=has_prose_trace(response),
             question_hashes=question_hashes,
             source_hash=hash_source(response.source),

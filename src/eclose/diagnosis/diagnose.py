@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.core.judgment import NEVER_ASKED_REASONS, Criterion, Judgment, LocalFailure
+from eclose.core.judgment import (
+    NEVER_ASKED_REASONS,
+    NO_CLAIM_REASON,
+    NO_TRACE_REASON,
+    UNREAD_TRACES,
+    Criterion,
+    Judgment,
+    LocalFailure,
+)
 from eclose.core.model_family import same_model_family
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, Verdict
@@ -105,9 +113,21 @@ class Diagnosis:
     same_family_pairs: tuple[tuple[str, str], ...]
     """Pairs of a judge and a model of the same family whose responses it judged."""
     without_trace: int = 0
-    """Responses without a single step: L, A, C and K have no label."""
+    """Responses without a single step, or without a step that claims anything: L, A, C and K have no label."""
     prose_traces: int = 0
     """Responses whose steps are the sentences of their answer."""
+
+    @property
+    def unread_traces(self) -> dict[str, int]:
+        """Number of responses of which no trace, or not its end, is known, by reason."""
+        reasons = {
+            reason: self.unjudged[criterion][reason]
+            for criterion, reason in UNREAD_TRACES
+            if reason in self.unjudged.get(criterion, {})
+        }
+        # Labels that people gave may lack a reason where there is no trace.
+        without = self.without_trace - reasons.get(NO_CLAIM_REASON, 0)
+        return {NO_TRACE_REASON: without, **reasons} if without else reasons
 
     @property
     def overall(self) -> GroupRates:
@@ -285,6 +305,8 @@ def describe_response_failure(case: JudgedCase) -> str:
         sentences.append(
             "Every step holds, and so does the whole." if verdict.reliable else "Not everything was judged."
         )
+    if case.abstains:
+        sentences.append("The answer is an abstention, although the passages settle the question.")
     return " ".join(sentences)
 
 

@@ -291,6 +291,7 @@ def diagnose(
     diagnosis = diagnose_counts(counted.counts)
     stale = _stale_validation(folders, validation)
     note(f"STALE: {sentence}" for sentence in stale)
+    note(_describe_abstentions(case_set.cases))
     context = _context(case_set, stale, title)
     if base_folders:
         base = count_runs(base_folders, allow_stale=allow_stale, large=large, keep_hashes=True, ray=ray)
@@ -314,6 +315,18 @@ def diagnose(
     if context.validation is None:
         context = replace(context, settled_by_people=is_settled_by_people(folders, diagnosis.judges))
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
+
+
+def _describe_abstentions(cases: Iterable[JudgedCase]) -> tuple[str, ...]:
+    """Return a sentence on abstentions that count as reliable although the passages settle the question."""
+    ids = [case.response.id for case in cases if case.verdict.reliable and case.abstains]
+    if not ids:
+        return ()
+    listed = ", ".join(ids[:_WORST]) + (", …" if len(ids) > _WORST else "")
+    return (
+        f"{format_count(len(ids), 'response')} reliable by L, A and C whose answer is an abstention, although the "
+        f"passages settle the question: {listed}.",
+    )
 
 
 def _context(case_set: JudgedCaseSet, stale: Sequence[str], title: str | None) -> ReportContext:

@@ -20,10 +20,12 @@ from eclose.core.judgment import (
     NO_TRACE_REASON,
     REFERENCE_FREE_REASON,
     REPETITIONS_DISAGREE_REASON,
+    UNSPLIT_ANSWER_REASON,
     Criterion,
     Judgment,
     StepJudgment,
 )
+from eclose.core.parse_trace import has_prose_trace
 from eclose.core.response import Response
 from eclose.judging.settings import JudgeSettings
 from eclose.protocol import disclosure
@@ -105,7 +107,8 @@ async def judge_response(
     subject = _Subject(instance, response, settings)
     # A replica is part of the key of a call: every repetition is drawn anew and not read from the cache.
     repetitions = await _gather(*(subject.ask(model, replica + number) for number in range(settings.repeat)))
-    return take_majority_labels([_build_judgment(subject, model.name, answers) for answers in repetitions])
+    judgment = take_majority_labels([_build_judgment(subject, model.name, answers) for answers in repetitions])
+    return judgment if response.in_protocol_layout else judgment.withhold_hollow_trace()
 
 
 def build_judge_requests(instance: Instance, response: Response, settings: JudgeSettings) -> Iterator[Request]:
@@ -151,12 +154,20 @@ class _Subject:
             return NO_TRACE_REASON
         if criterion in (Criterion.CLOSURE, Criterion.CORRECTNESS) and self.response.answer is None:
             return NO_ANSWER_REASON
+        if criterion in (Criterion.CLOSURE, Criterion.COMPLETENESS) and self.unsplit:
+            return UNSPLIT_ANSWER_REASON
         if criterion in (Criterion.COMPLETENESS, Criterion.CORRECTNESS):
             if self.settings.reference_free:
                 return REFERENCE_FREE_REASON
             if self.instance.reference_answer is None:
                 return NO_REFERENCE_REASON
         return None
+
+    @property
+    def unsplit(self) -> bool:
+        """Whether an answer that no line marks may hold the end of the reasoning, as the last message of an agent."""
+        response = self.response
+        return response.answer is not None and not response.answer_lines and not has_prose_trace(response)
 
     @property
     def joint_questions(self) -> list[JudgeQuestion]:

@@ -265,6 +265,9 @@ class _CaseParts:
         for span, content in [*case, *self._below]:
             if content.kind is SpanKind.TOOL and not self._tool_documents[span.span_id]:
                 yield from _observe(content.output, seen)
+            elif content.kind in _OPAQUE:
+                # Its documents are passages; the item says that they were seen here.
+                yield {"observation": ""}
             if content.kind is SpanKind.LLM:
                 # Where tools have no spans of their own, their results are in the next request of the model.
                 for message in () if has_tools else read_messages(content.input) or ():

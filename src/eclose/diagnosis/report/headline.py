@@ -176,6 +176,11 @@ def _whose(context: ReportContext, *, corrected: bool) -> str:
 def _reliable(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement:
     share = _Share.of(diagnosis, context, Metric.TRACE_RELIABILITY_RATE)
     meaning = "Every step holds, the reasoning pursues the question, and it establishes the answer that was submitted."
+    if diagnosis.prose_traces:
+        meaning += (
+            f" Closure holds by construction in {format_count(diagnosis.prose_traces, 'response')} of "
+            f"{diagnosis.overall.responses:,}, whose steps are the sentences of the answer (--trace prose)."
+        )
     return share.statement("reliable", context, ("is reliable", "are reliable"), meaning, show="outcome=reliable")
 
 

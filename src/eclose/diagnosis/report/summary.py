@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED_REASONS, NO_TRACE_REASON, Criterion
+from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED_REASONS, UNREAD_REASONS, Criterion
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report.headline import RateText, format_group_rate, format_rate_value
@@ -19,6 +19,7 @@ from eclose.diagnosis.report.wording import (
     LABEL_WORDS,
     describe_missing_traces,
     describe_prose_traces,
+    describe_unread_traces,
     explain_missing_label,
 )
 from eclose.metrics.judge_against_people import DIRECT_LABELS, JudgedLabel
@@ -175,8 +176,8 @@ def _unjudged_cautions(diagnosis: Diagnosis) -> Iterator[ReportCaution]:
         reasons = {
             reason: count
             for reason, count in diagnosis.unjudged.get(criterion, {}).items()
-            # A label that no judge was asked for is not missing; missing traces have a sentence of their own.
-            if reason not in NEVER_ASKED_REASONS and reason != NO_TRACE_REASON
+            # A label that no judge was asked for is not missing; unread traces have a sentence of their own.
+            if reason not in NEVER_ASKED_REASONS | UNREAD_REASONS
         }
         missing = sum(reasons.values())
         if missing > MAX_UNJUDGED_SHARE * total:
@@ -219,6 +220,8 @@ def _cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[ReportCa
     """Yield the cautions of ``list_linked_cautions``."""
     for text in describe_missing_traces(diagnosis.without_trace, diagnosis.overall.responses):
         yield ReportCaution(text, f"unjudged={Criterion.ALIGNMENT.value}")
+    for text in describe_unread_traces(diagnosis.unread_traces, diagnosis.overall.responses):
+        yield ReportCaution(text, f"unjudged={Criterion.CLOSURE.value}")
     for text in describe_prose_traces(diagnosis.prose_traces):
         yield ReportCaution(text, "table-metrics")
     yield from _unjudged_cautions(diagnosis)

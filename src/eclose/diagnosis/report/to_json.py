@@ -56,6 +56,7 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
         "responses": diagnosis.overall.responses,
         "questions": diagnosis.overall.questions,
         "without_trace": diagnosis.without_trace,
+        "unread_traces": diagnosis.unread_traces,
         "prose_traces": diagnosis.prose_traces,
         "groups": [_group(summary, *summary.group) for summary in diagnosis.groups],
         "by_model": [_group(summary, model=summary.group[0]) for summary in diagnosis.by_model],

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from eclose.core.judgment import EVIDENCE, Criterion, LocalFailure
+from typing import TYPE_CHECKING
+
+from eclose.core.judgment import EVIDENCE, NO_CLAIM_REASON, UNSPLIT_ANSWER_REASON, Criterion, LocalFailure
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report.number_format import format_count, format_percent
 from eclose.metrics.rates import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 METRIC_WORDS: dict[Metric, tuple[str, str]] = {
     Metric.ACCURACY: ("accuracy", "The submitted answer is correct."),
@@ -87,6 +92,7 @@ REASON_WORDS = {
     "length": "the reply was cut off at the token limit (--max-tokens)",
     "empty": "the reply was empty",
     "too_long": "the question does not fit into the judge's context",
+    "verdict before reason": "the reply decides before it gives its reason, against the order of its schema",
     "wrong step ids": "the reply is about other steps than those of the trace",
     "quote not found": "a quote of the reply does not stand in its passage",
     "no such passage": "the reply cites a passage that does not exist",
@@ -124,6 +130,23 @@ def describe_long_passages(tokens: float) -> tuple[str, ...]:
         f"The passages of a question have about {round(tokens, -2):,.0f} tokens, and two calls a response read all of "
         "them: whether they settle the question, and whether each step is sound. --dry-run shows the cost.",
     )
+
+
+def describe_unread_traces(unread: Mapping[str, int], responses: int) -> tuple[str, ...]:
+    """Return what it means where a trace claims nothing, and where its end is not told apart from the answer."""
+    sentences = []
+    if hollow := unread.get(NO_CLAIM_REASON):
+        sentences.append(
+            f"In {hollow:,} of {format_count(responses, 'response')} no step claims anything: the trace is unknown, "
+            "so they are neither reliable nor in the gap."
+        )
+    if unsplit := unread.get(UNSPLIT_ANSWER_REASON):
+        sentences.append(
+            f"In {unsplit:,} of {format_count(responses, 'response')} reasoning and answer are not told apart in the "
+            'last message, so C and K are not judged: tell the model to end with a line "Final answer: ...", or read '
+            "the sentences of the message as steps with --trace prose."
+        )
+    return tuple(sentences)
 
 
 def describe_prose_traces(count: int) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance, Passage
-from eclose.core.judgment import NEVER_ASKED_REASONS, NO_ANSWER_REASON, NO_TRACE_REASON, Criterion, Judgment
+from eclose.core.judgment import NEVER_ASKED_REASONS, NO_ANSWER_REASON, UNREAD_REASONS, Criterion, Judgment
 from eclose.core.response import Response, ResponseSource
 from eclose.core.verdict import Verdict
 from eclose.diagnosis.diagnose import JudgedCase, describe_response_failure
@@ -156,7 +156,7 @@ def _explain(case: JudgedCase) -> str:
 def _find_reason(judgment: Judgment) -> str | None:
     """Return the reason code of Inspect for a missing label; None where every requested label is present."""
     reasons = set(judgment.unjudged.values()) - NEVER_ASKED_REASONS
-    if reasons - {NO_TRACE_REASON, NO_ANSWER_REASON}:
+    if reasons - UNREAD_REASONS - {NO_ANSWER_REASON}:
         # The judge failed; a missing trace or answer is the fault of the response.
         return "grader_failed"
     return "invalid_response_format" if reasons else None

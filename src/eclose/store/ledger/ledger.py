@@ -25,13 +25,11 @@ from eclose.store.ledger.accounts import (
 from eclose.store.ledger.database import (
     WriterLock,
     describe_database_location,
-    find_row,
     is_database_url,
     make_database_engine,
     open_schema,
     read_database_id,
     read_database_time,
-    write_row,
 )
 from eclose.store.ledger.group_commit import MAX_OUTAGE_SECONDS, CommitJournal, GroupCommitter, PeriodicJob
 from eclose.store.ledger.row_checks import ROW_CHECKS, describe_ledger_row, find_database_problems
@@ -223,7 +221,9 @@ class Ledger:
             row = build_reply_row(reply, self._writer, self._run)
 
             def add() -> bool:
-                return bool(write_row(connection, sql.ADD_REPLY, row)) or self._check_same_reply(connection, reply)
+                return bool(connection.execute(sql.ADD_REPLY, row).rowcount) or self._check_same_reply(
+                    connection, reply
+                )
 
             self._accounts.settle(connection, reply.key, row, add)
             if outcome is not None:
@@ -446,7 +446,7 @@ class Ledger:
         return deleted + await self._commits.run(delete_rest)
 
     def _find(self, connection: Connection, key: str) -> LedgerReply | None:
-        row = find_row(connection, sql.FIND_REPLY, {"key": encode_call_key(key)})
+        row = connection.execute(sql.FIND_REPLY, {"key": encode_call_key(key)}).one_or_none()
         if row is None:
             return None
         if (reply := decode_reply_row(row)) is None:
@@ -469,7 +469,7 @@ class Ledger:
 
     def _conclude(self, connection: Connection, outcome: RecordOutcome) -> None:
         row = build_outcome_row(outcome, self._run)
-        if write_row(connection, sql.ADD_OUTCOME, row):
+        if connection.execute(sql.ADD_OUTCOME, row).rowcount:
             return
         stored = decode_outcome_row(connection.execute(sql.FIND_OUTCOME, row).one())
         if stored != outcome:

@@ -22,6 +22,7 @@ from eclose.store.records.strict_json import (
     RECORD_LIMIT,
     JsonObject,
     JsonStreamWindow,
+    is_conversation,
     parse_json_object,
     require_json_object,
 )
@@ -48,6 +49,8 @@ _OTHER_LAYOUTS = {
 }
 _BY_ROWS = "Write it by rows as JSON Lines; with pandas: df.to_json('file.jsonl', orient='records', lines=True)."
 _BOM = b"\xef\xbb\xbf"
+# Longest first line that may be a conversation, in bytes; a longer one is an array of records.
+_CONVERSATION_LIMIT = 2**22
 _WRAPPERS = ("results", "data", "examples")
 _ARRAY = re.compile(rb"\s*\[")
 # Either the wrapping key comes first, or the object starts with a line break, which no line of JSON Lines does.
@@ -75,7 +78,11 @@ def read_json_objects(path: Path | str) -> Iterator[RawRecord]:
     if path.suffix == ".parquet":
         return _parquet_rows(path)
     if path.suffix.lower() in _TABLES:
-        raise UserError(f"{path}: is a table of texts, in which lists cannot be told from texts. {_BY_ROWS}")
+        raise UserError(
+            f"{path}: is a table of texts, in which lists cannot be told from texts. {_BY_ROWS} References in a table "
+            "are joined to responses by their question: "
+            "rows = responses.merge(pandas.read_csv('golden.csv'), on='question'); eclose.evaluate(rows, judge=...)."
+        )
     return _json_objects(path)
 
 
@@ -127,7 +134,7 @@ def _json_objects(path: Path, wrappers: Sequence[str] = _WRAPPERS) -> Iterator[R
         with open_bytes(path) as file:
             stream: io.BufferedReader = io.BufferedReader(file, 2**16)
             head = _skip_byte_order_mark(stream, path)
-            if _ARRAY.match(head):
+            if _ARRAY.match(head) and not (b'"role"' in head and _begins_with_conversation(path)):
                 yield from _array_items(JsonStreamWindow(stream), path)
             elif _WRAPPED.match(head):
                 yield from _wrapped_items(JsonStreamWindow(stream), path, wrappers)
@@ -137,6 +144,16 @@ def _json_objects(path: Path, wrappers: Sequence[str] = _WRAPPERS) -> Iterator[R
         raise UserError(
             f"{path}: the compressed file is damaged or cut off ({broken}). Fetch or pack it again."
         ) from broken
+
+
+def _begins_with_conversation(path: Path) -> bool:
+    """Return whether the first line is a list of messages: a record of JSON Lines, and no array of records."""
+    with open_bytes(path) as file:
+        line = file.readline(_CONVERSATION_LIMIT).removeprefix(_BOM)
+    try:
+        return is_conversation(json.loads(line))
+    except ValueError:
+        return False
 
 
 def _skip_byte_order_mark(stream: io.BufferedReader, path: Path) -> bytes:

@@ -41,10 +41,21 @@ def parse_json_object(line: bytes) -> JsonObject:
 
 
 def require_json_object(value: object) -> JsonObject:
-    """Return the value if it is an object; raise a RecordError otherwise."""
+    """Return the value if it is an object, a bare list of chat messages as ``{"messages": [...]}``; raise otherwise."""
+    if is_conversation(value):
+        return {"messages": value}
     if not isinstance(value, dict):
         raise RecordError(f"is a JSON {_name(value)}, not an object. A record is written as {{...}}.")
     return value
+
+
+def is_conversation(value: object) -> bool:
+    """Return whether a value is a list of messages with roles, as chat APIs take it."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in value)
+    )
 
 
 class JsonStreamWindow:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import encode_json_line
+from eclose.store.records.strict_json import is_conversation
 
 Rows: TypeAlias = "Iterable[Mapping[str, Any]] | Any"
 """A list of dicts, a list of records such as ``Instance``, or a table of pandas, Polars, PyArrow or ``datasets``."""
@@ -43,11 +44,12 @@ def _lines(data: Rows) -> Iterator[str]:
             # An Instance or another record of this package, as its files hold it.
             yield encode_json_line(row).decode()
             continue
-        if not isinstance(row, Mapping):
+        columns = {"messages": row} if is_conversation(row) else row
+        if not isinstance(columns, Mapping):
             raise SettingError(f"row {number}: is of type {type(row).__name__}. Rows are dicts of columns and values.")
         try:
             # Infinities are not JSON: the strict reader of this file would refuse them.
-            yield json.dumps(_plain(row), ensure_ascii=False, allow_nan=False)
+            yield json.dumps(_plain(columns), ensure_ascii=False, allow_nan=False)
         except ValueError as error:
             raise SettingError(f"row {number}: holds an infinite number, which JSON does not have.") from error
 
