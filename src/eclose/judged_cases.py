@@ -7,6 +7,7 @@ joined only to the files they were made from (decision 0029).
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.store.records.json_reader import read_json_objects, require_regular_file
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, scan_records
-from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, RUN_LEDGER_FILE
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, RUN_LEDGER_FILE, VALIDATION_FILE
 from eclose.store.runs.step import companion_file_path
 from eclose.store.runs.verify_files import ProvenanceCheck, check_result_provenance, find_file_manifest
 from eclose.traces import cases as traces
@@ -392,10 +393,29 @@ def _describe_selection(judgments: Path) -> tuple[str, ...]:
     return (f"A detector chose the responses that were judged ({bands}): the rates describe these alone.",)
 
 
+def copy_unfinished_run(run: Path, folder: Path) -> tuple[Path, str] | None:
+    """Return a run with the judgments that the ledger of an interrupted run has, and a sentence on those it has not.
+
+    The copy is a folder of the same name in ``folder`` with links to the files of ``run``. None for other runs.
+    """
+    if not (run / RESPONSES_FILE).is_file() or (run / JUDGMENTS_FILE).exists():
+        return None
+    if not (judgments := _read_unfinished_judgments(run / RUN_LEDGER_FILE)):
+        return None
+    copy = folder / run.resolve().name
+    copy.mkdir(parents=True)
+    for path in run.resolve().iterdir():
+        # A validation is of the settings in the manifest, which an unfinished run does not have.
+        if path.name != VALIDATION_FILE and not path.name.startswith(JUDGMENTS_FILE):
+            (copy / path.name).symlink_to(path)
+    (copy / JUDGMENTS_FILE).write_bytes(b"".join(body + b"\n" for body in judgments))
+    return copy, f"UNFINISHED: {_describe_unjudged(run)} The others count as responses without a judgment."
+
+
 def _describe_unjudged(run: Path) -> str:
     """Return the progress of a run without ``judgments.jsonl``, and the command that continues it."""
     total = sum(1 for _ in read_json_objects(run / RESPONSES_FILE))
-    judged = _count_judged(run / RUN_LEDGER_FILE)
+    judged = len(_read_unfinished_judgments(run / RUN_LEDGER_FILE))
     command = f"eclose judge {run} --judge MODEL"
     if judged:
         return (
@@ -405,23 +425,25 @@ def _describe_unjudged(run: Path) -> str:
     return f"{run}: none of {total:,} responses is judged, there is no {JUDGMENTS_FILE}. Judge them first: {command}."
 
 
-def _count_judged(ledger: Path) -> int:
-    """Return the number of judged responses by the ledger of a run; 0 without a readable ledger."""
+def _read_unfinished_judgments(ledger: Path) -> list[bytes]:
+    """Return the judgments in the ledger of a run, as lines of JSON; empty without a readable ledger."""
     if not ledger.is_file():
-        return 0
+        return []
     # A ledger holds several runs where settings changed; the longest one is the best guess.
-    by_run = "SELECT count(*) FROM ledger_outcomes WHERE stage = ? GROUP BY run ORDER BY 1 DESC LIMIT 1"
+    bodies = (
+        "SELECT body FROM ledger_outcomes WHERE stage = :stage AND kind = 'accepted' AND run = (SELECT run FROM "
+        "ledger_outcomes WHERE stage = :stage GROUP BY run ORDER BY count(*) DESC LIMIT 1) ORDER BY record_id"
+    )
     # Read-only and without a lock, because the run may be under way.
     try:
         connection = sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=ro", uri=True)
         try:
-            # The ledger stores texts as bytes (see ``store.ledger.schema``).
-            row = connection.execute(by_run, (b"judge",)).fetchone()
+            # The ledger stores texts as bytes, compressed where they are long (see ``store.ledger.rows``).
+            return [zlib.decompress(body) for (body,) in connection.execute(bodies, {"stage": b"judge"})]
         finally:
             connection.close()
-    except sqlite3.Error:
-        return 0
-    return 0 if row is None else int(row[0])
+    except (sqlite3.Error, zlib.error):
+        return []
 
 
 def join_cases(

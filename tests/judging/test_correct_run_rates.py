@@ -9,7 +9,7 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import SettledVerdict, Verdict
-from eclose.errors import SettingError
+from eclose.errors import SettingError, UserError
 from eclose.judging.correct_run_rates import (
     MIN_PEOPLE_LABELS,
     NO_LABEL_REASON,
@@ -78,6 +78,13 @@ def test_every_metric_has_a_corrected_rate_or_a_reason(run):
     assert found.rates[TRR].judge == pytest.approx(0.75)
     assert found.reasons[Metric.GAP_SHARE] == NO_LABEL_REASON
     assert (found.enough, found.carried_over) == (True, False)
+
+
+def test_validation_beside_judgments_without_a_manifest_says_what_is_missing(run):
+    run.validate(40)
+    (run.folder / "judgments.jsonl.manifest.json").unlink()
+    with pytest.raises(UserError, match=r"judgments\.jsonl has no manifest.*Judge the run again, or move validation"):
+        run.correction()
 
 
 def test_without_a_validation_every_metric_says_so(run):

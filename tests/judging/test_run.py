@@ -406,6 +406,18 @@ def test_an_interrupted_run_says_how_far_it_came(run, planted):
         ledger.execute("DELETE FROM ledger_outcomes WHERE seq > 5")
     with pytest.raises(UserError, match=rf"5 of {count} responses are judged.*Run the same judge command again"):
         read_judged_cases(run)
+    # A diagnosis counts what is there, and the rest as responses without a judgment.
+    notices: list[str] = []
+    results = eclose.diagnose(run, notify=notices.append)
+    assert f"UNFINISHED: {run}: 5 of {count} responses are judged" in results.notices[0]
+    assert results.notices[0] == notices[0]
+    assert len(results) == 5
+    assert sum(map(len, [results.context.left_out])) == count - 5
+    assert results.folder == run
+    assert not (run / "judgments.jsonl").exists()
+    output = CliRunner().invoke(app, ["diagnose", str(run)]).output
+    assert f"5 of {count} responses are judged" in output
+    assert (run / "report" / "report.html").is_file()
     for part in run.glob("ledger.sqlite*"):
         part.unlink()
     (run / "ledger.sqlite").write_bytes(b"no ledger")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diagnose_counts
@@ -17,7 +18,7 @@ from eclose.diagnosis.report.number_format import format_count, format_percent_w
 from eclose.diagnosis.report.wording import describe_missing_traces
 from eclose.diagnosis.run_counts import RunCounts, compare_questions, count_runs, is_large_run
 from eclose.errors import SettingError
-from eclose.judged_cases import JudgedCase, is_settled_by_people, name_run_folders
+from eclose.judged_cases import JudgedCase, copy_unfinished_run, is_settled_by_people, name_run_folders
 from eclose.metrics.rates import Metric
 from eclose.metrics.summary import VERDICT_GROUPINGS
 from eclose.stats.intervals import Estimate, Interval
@@ -268,6 +269,23 @@ def diagnose(
     """
     notify = notify or _ignore
     folders = list_paths(runs)
+    with TemporaryDirectory(prefix="eclose-") as scratch:
+        copies = {run: copy_unfinished_run(run, Path(scratch) / str(number)) for number, run in enumerate(folders)}
+        if unfinished := [copy[1] for copy in copies.values() if copy is not None]:
+            for sentence in unfinished:
+                notify(sentence)
+            results = diagnose(
+                [run if (copy := copies[run]) is None else copy[0] for run in folders],
+                against=against,
+                validation=validation,
+                title=title,
+                seed=seed,
+                resamples=resamples,
+                allow_stale=allow_stale,
+                ray=ray,
+                notify=notify,
+            )
+            return replace(results, notices=(*unfinished, *results.notices), folder=folders[0])
     notices: list[str] = []
 
     def note(sentences: Iterable[str]) -> None:

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 from eclose.judging.validation_file import (
     ValidationRecord,
     correct_rates_by_validation,
+    read_judge_settings,
     read_validation,
     require_validated_judge,
 )
 from eclose.metrics.judge_against_people import LABEL_METRICS
 from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
-from eclose.store.runs.folder import JUDGMENTS_FILE, VALIDATION_FILE
-from eclose.store.runs.manifest import read_manifest
-from eclose.store.runs.step import companion_file_path
+from eclose.store.runs.folder import VALIDATION_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +90,7 @@ def correct_run_rates(
     judge_validation = read_validation(path)
     # Every run is checked, because one of them may have been judged with other settings.
     for run in runs:
-        settings = read_manifest(companion_file_path(run / JUDGMENTS_FILE, "manifest.json")).settings
+        settings = read_judge_settings(run)
         require_validated_judge(judge_validation, judgments[0].judge, settings)
     corrected = correct_rates_by_validation(judge_validation, judgments, responses, settings=settings, rng=rng)
     by_metric = {LABEL_METRICS[label]: rate for label, rate in corrected.rates.items()}

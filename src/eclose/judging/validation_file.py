@@ -44,7 +44,7 @@ from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.csv_table import TABLE_SUFFIXES, WORKBOOK_SUFFIXES
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import read_records
-from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, VALIDATION_FILE
 from eclose.store.runs.manifest import read_manifest
 from eclose.store.runs.step import companion_file_path
 
@@ -215,7 +215,7 @@ def validate_judgments_file(
         read_judgments(run / JUDGMENTS_FILE),
         verdicts,
         responses,
-        settings=read_manifest(companion_file_path(run / JUDGMENTS_FILE, "manifest.json")).settings,
+        settings=read_judge_settings(run),
         rng=rng,
         strata=strata,
         resamples=resamples,
@@ -441,3 +441,14 @@ def read_validation(path: Path | str) -> ValidationRecord:
             f"{path}: is no validation of this version of eclose ({invalid.error_count()} errors). "
             "Write it again with `eclose judge validate`."
         ) from invalid
+
+
+def read_judge_settings(run: Path) -> Mapping[str, Any]:
+    """Return the settings that a run was judged with; raise where no manifest has them."""
+    manifest = companion_file_path(run / JUDGMENTS_FILE, "manifest.json")
+    if not manifest.exists():
+        raise UserError(
+            f"{run}: {JUDGMENTS_FILE} has no manifest, so it is not known how it was judged, and a validation of the "
+            f"judge cannot be applied to it. Judge the run again, or move {VALIDATION_FILE} away."
+        )
+    return read_manifest(manifest).settings

@@ -93,6 +93,7 @@ def test_a_pipe_is_named(tmp_path):
         ("a.csv", b"question,contexts\n", r"is a table of texts.*orient='records', lines=True"),
         ("a.TSV", b"", "is a table of texts"),
         ("a.jsonl", b"PK\x03\x04 and so on", r"is a zip archive\. Unpack it"),
+        ("a.jsonl", b"\x28\xb5\x2f\xfd and so on", r"is packed with zstd\. Unpack it first"),
         ("a.json", b"PAR1 and so on", r"is Parquet under another name\. Let its name end in \.parquet"),
         ("a.json", b'{\n "question": {"0": "Q?"}}', r"written column by column\?.*orient='records', lines=True"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 from collections import Counter
 from dataclasses import replace
 
@@ -72,3 +74,15 @@ def test_files_of_one_name_are_both_kept(tmp_path):
     assert len(hashes) == 3
     assert hashes["y"] == hash_file(paths[2])
     assert Counter(hashes.values()) == Counter(map(hash_file, paths))
+
+
+def test_error_while_reading_a_file_names_the_file(tmp_path, monkeypatch):
+    (tmp_path / "in.jsonl").write_text("{}\n")
+
+    def broken_disk(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(hashlib, "file_digest", broken_disk)
+    with pytest.raises(OSError, match="Input/output error") as raised:
+        hash_file(tmp_path / "in.jsonl")
+    assert raised.value.filename == str(tmp_path / "in.jsonl")

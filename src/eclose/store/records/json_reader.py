@@ -45,6 +45,7 @@ __all__ = [
 _TABLES = (".csv", ".tsv")
 _OTHER_LAYOUTS = {
     b"PK\x03\x04": "is a zip archive. Unpack it and name a file from it.",
+    b"\x28\xb5\x2f\xfd": "is packed with zstd. Unpack it first: zstd -d FILE.",
     b"PAR1": "is Parquet under another name. Let its name end in .parquet.",
 }
 _BY_ROWS = "Write it by rows as JSON Lines; with pandas: df.to_json('file.jsonl', orient='records', lines=True)."
@@ -144,6 +145,8 @@ def _json_objects(path: Path, wrappers: Sequence[str] = _WRAPPERS) -> Iterator[R
         raise UserError(
             f"{path}: the compressed file is damaged or cut off ({broken}). Fetch or pack it again."
         ) from broken
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
 
 
 def _begins_with_conversation(path: Path) -> bool:

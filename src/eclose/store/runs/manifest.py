@@ -96,8 +96,13 @@ def read_manifest(path: Path | str) -> Manifest:
 
 def hash_file(path: Path | str) -> str:
     """Return the hash of a file's bytes, as ``sha256:...``."""
-    with Path(path).open("rb") as file:
-        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with Path(path).open("rb") as file:
+            return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        # An error while reading, as of a broken disk, names no file.
+        error.filename = error.filename or str(path)
+        raise
 
 
 def hash_files(paths: Iterable[Path]) -> dict[str, str]:
