@@ -347,7 +347,7 @@ def test_every_table_is_covered_or_listed(project):
                "response_origins", "families", "tasks", "adjudications", "reopenings", "gold"}  # fmt: skip
     checked = {"events", "head", "submissions", "amendments", "openings"}
     # Eligibility follows from the screenings, which are covered; results settle them again and do not read it.
-    uncovered = {"sessions", "invitations", "drafts", "cursors", "schema", "eligibility", "notes", "training"}
+    uncovered = {"sessions", "invitations", "drafts", "cursors", "schema", "eligibility", "training"}
     with project.reading() as connection:
         tables = {name.removeprefix("annotate_") for name in inspect(connection).get_table_names()}
     assert tables == covered | checked | uncovered
@@ -361,7 +361,6 @@ def test_every_table_is_covered_or_listed(project):
         "sessions",
         "invitations",
         "drafts",
-        "notes",
         "practice answers",
         "order of a person's tasks",
     )

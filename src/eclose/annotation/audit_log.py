@@ -313,7 +313,7 @@ def describe_audit_coverage(report: AuditLogReport, head: AuditLogHead) -> Itera
         f"{', the last one' if not later else f'; the {later:,} events after it could be cut off unnoticed'}."
     )
     yield (
-        "Not covered: passwords, sessions, invitations, drafts, notes, practice answers and the order of a person's"
+        "Not covered: passwords, sessions, invitations, drafts, practice answers and the order of a person's"
         " tasks. A person who can write both the database and this file can rewrite both: compare with a copy kept"
         " elsewhere, by --head FILE."
     )

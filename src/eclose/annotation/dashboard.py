@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import text
 
-from eclose.annotation import notes, queues
+from eclose.annotation import queues
 from eclose.annotation.accounts.people import NO_PASSWORD, person_from_row
 from eclose.annotation.read_annotations import NOT_GOLD
 from eclose.annotation.staffing import TakenCase, list_taken_cases
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from eclose.annotation.annotation_records import PassTime
-
-REOPEN = "reopen"
-"""Kind of a request to change a submitted pass; the other kinds are those of notes."""
 
 
 class DashboardPerson(NamedTuple):
@@ -61,11 +58,9 @@ class DashboardQueue(NamedTuple):
 
 
 class DashboardRequest(NamedTuple):
-    """A request or a note that waits for the lead."""
+    """A request to change a submitted pass."""
 
     id: str
-    kind: str
-    """``reopen``, or the kind of the note."""
     person: str
     position: int
     """Position of the task in the queue of the person, from 1."""
@@ -152,18 +147,10 @@ def _queue(row: Any) -> DashboardQueue:
 
 
 def list_dashboard_requests(connection: Connection) -> tuple[DashboardRequest, ...]:
-    """Return the requests and notes that wait for the lead, oldest first."""
+    """Return the requests that wait for the lead, oldest first."""
     requests = [
-        DashboardRequest(
-            row.id, REOPEN, row.name, row.place, row.pass_name, _question(row), json.loads(row.reason), row.asked
-        )
+        DashboardRequest(row.id, row.name, row.place, row.pass_name, _question(row), json.loads(row.reason), row.asked)
         for row in connection.execute(_REQUESTS)
-    ]
-    requests += [
-        DashboardRequest(
-            note.id, note.kind, note.person, note.position, note.pass_name, note.question, note.text, note.at
-        )
-        for note in notes.list_notes(connection)
     ]
     return tuple(sorted(requests, key=lambda request: request.at))
 

@@ -260,23 +260,6 @@ _TABLES = (
     LEFT JOIN annotate_eligibility e ON e.question = t.question AND t.kind IN ('response', 'short')
     WHERE t.withdrawn IS NULL AND (e.eligible IS NULL OR e.eligible = 1)
     """,
-    # Notes of annotators to the lead. "pass" is the one that was open; "event" the entry of the audit log.
-    """
-    CREATE TABLE annotate_notes (
-        id VARCHAR(32) PRIMARY KEY,
-        task VARCHAR(32) NOT NULL REFERENCES annotate_tasks (id),
-        person {reference} NOT NULL REFERENCES annotate_people (id),
-        pass VARCHAR(4) NOT NULL,
-        kind VARCHAR(8) NOT NULL CHECK (kind IN ('skip', 'flag', 'comment')),
-        body TEXT NOT NULL,
-        event BIGINT NOT NULL UNIQUE REFERENCES annotate_events (seq),
-        at VARCHAR(32) NOT NULL,
-        reply TEXT,
-        resolved_by {reference} REFERENCES annotate_people (id),
-        resolved VARCHAR(32)
-    )
-    """,
-    "CREATE INDEX annotate_notes_by_task ON annotate_notes (task)",
     # First answers to the practice examples; they are no labels of the study.
     """
     CREATE TABLE annotate_training (

@@ -15,7 +15,6 @@ from eclose.annotation.dashboard import (
     PersonTimes,
 )
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
-from eclose.annotation.notes import Note, NoteKind
 from eclose.annotation.queues import TaskProgress
 from eclose.annotation.reopening import GrantedReopening, OwnPass, OwnTask
 from eclose.annotation.results.agreement_pairs import LabelMatch, PeopleAgreement, measure_person_agreement
@@ -100,7 +99,7 @@ def given(person: Person | None = ANNOTATOR, **other):
 
 def work(one: TaskPageContent, *, person: Person = ANNOTATOR, entries=(), problems=(), **other) -> str:
     """A page of work."""
-    settings = {"receipt": None, "undo": None, "notes": ()} | other
+    settings = {"receipt": None, "undo": None} | other
     return render_annotation_page(
         "work.html", **given(person, sheet=one, entries=entries, problems=problems, **settings)
     )
@@ -108,11 +107,7 @@ def work(one: TaskPageContent, *, person: Person = ANNOTATOR, entries=(), proble
 
 AT = "2026-11-15T18:40:00+00:00"
 ASKED = "Where was the director of the film that won the second prize born?"
-REQUESTED = (
-    DashboardRequest("rEq-1", "reopen", "a2", 12, "B", ASKED, "I pressed n and meant y.", AT),
-    DashboardRequest("nOte-1", "skip", "a3", 866, "A", ASKED, "Passage 3 is cut off in the middle of a word.", AT),
-    DashboardRequest("nOte-2", "flag", "a1", 7, "C", ASKED, "", AT),
-)
+REQUESTED = (DashboardRequest("rEq-1", "a2", 12, "B", ASKED, "I pressed n and meant y.", AT),)
 CASES = (TakenCase("cAse-1", "a7", "response", ASKED, AT, 2), TakenCase("cAse-2", "a8", "response", ASKED, AT, 1))
 PAIRS = (
     PeopleAgreement(("a1", "a2"), 53, {"L": LabelMatch(40, 53), "A": LabelMatch(50, 53), "Acc": LabelMatch(53, 53)}),
@@ -205,8 +200,6 @@ FINISHED = tuple(
     )
     for position in range(211, 206, -1)
 )
-A_NOTE = Note("nOte-1", NoteKind.SKIP, "ann", 866, "B", "Where?", "Passage 3 is cut off.", "2026-11-15T18:40:00+00:00")
-NOTES = (A_NOTE, A_NOTE._replace(id="nOte-2", kind=NoteKind.COMMENT, reply="Judge what is there.", resolved_by="lead"))
 GUIDELINES = tuple(
     (kind, form)
     for kind in (AnnotationTaskKind.RESPONSE, AnnotationTaskKind.SCREENING, AnnotationTaskKind.FAMILY)
@@ -237,7 +230,6 @@ def plain_pages() -> dict[str, str]:
         "receipt": "4711-a1b2c3d4",
         "undo": None,
         "amendable": (),
-        "notes": NOTES,
         "guidelines": GUIDELINES[:4],
         "practised": 0,
         "must_practise": False,
@@ -260,7 +252,7 @@ def plain_pages() -> dict[str, str]:
         "home-take": render_annotation_page(
             "home.html", **given(ADJUDICATOR, **(home | {"next_url": None, "take": True, "amendable": opened}))
         ),
-        "finished": render_annotation_page("finished.html", **given(tasks=FINISHED, notes=NOTES)),
+        "finished": render_annotation_page("finished.html", **given(tasks=FINISHED)),
         "training": practice(),
         "training-answered": practice(label="yes", answered=5, correct=4),
         "training-results": practice(LEAD, item=None, results=(TrainingProgress("ann", 7, 6, 7),)),
@@ -272,7 +264,7 @@ def plain_pages() -> dict[str, str]:
         **{f"confirm-{change}": confirm(change) for change in CONFIRMED_CHANGES},
         "label-home": label_home(finished=7),
         "label-end": label_home(finished=20),
-        "labels": render_annotation_page("finished.html", **given(tasks=FINISHED, notes=(), single=True)),
+        "labels": render_annotation_page("finished.html", **given(tasks=FINISHED, single=True)),
         "error": render_annotation_page(
             "error.html", **given(None, csrf=None, status=404, message="There is nothing here.", back=None)
         ),
@@ -294,7 +286,7 @@ def work_pages() -> dict[str, str]:
     return {
         "work-A": work(sheet(), entries=filled),
         "work-A-others": work(sheet(others=others), person=ADJUDICATOR),
-        "work-B": work(sheet(name="B"), receipt="4711-a1b2c3d4", undo=f"/tasks/{TASK}/A/undo", notes=NOTES),
+        "work-B": work(sheet(name="B"), receipt="4711-a1b2c3d4", undo=f"/tasks/{TASK}/A/undo"),
         "work-B-hidden": work(sheet(name="B", hide=True)),
         "work-C": work(sheet(name="C")),
         "work-D": work(sheet(name="D")),

@@ -61,10 +61,6 @@ class Sweep:
         self._look(self.crowd.get(nick, f"/tasks/{task}"), may, f"{name}: {nick} opens", 200)
         self._look(self.crowd.post(nick, f"{path}/draft", form.fields), set(), f"{name}: {nick} drafts", 204)
         self._look(self.crowd.get(nick, f"/tasks/{task}"), may, f"{name}: {nick} opens the draft", 200)
-        told = {"kind": "comment", "text": self.study.canaries.token("note", nick)}
-        self._look(self.crowd.post(nick, f"{path}/note", told), set(), f"{name}: {nick} writes a note", 303)
-        may = self.truth.may_see(nick, f"/tasks/{task}")
-        self._look(self.crowd.get(nick, f"/tasks/{task}"), may, f"{name}: {nick} reads the note", 200)
         wrong = {"key": "k", **spoil(Random(0), form).fields}
         self._look(self.crowd.post(nick, path, wrong), may, f"{name}: {nick} submits what is wrong", 422)
         key = choose_key(self.study.project, task, name, f"{task}{name}")
@@ -165,7 +161,6 @@ class Sweep:
             "request_id": [*list(self.truth.leaves)[-3:], "nothing"],
             "token": [self.study.invited, "nothing"],
             "item": ["tautology", "nothing"],
-            "note_id": ["nothing"],
             "door": ["nothing"],
             "decision": ["grant", "give"],
             "change": ["deactivate", "end", "promote"],

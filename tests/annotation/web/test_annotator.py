@@ -10,7 +10,7 @@ from sqlalchemy import event
 from tests.annotation.projects import make_project, who, work_off
 from tests.annotation.web.browsing import Browser, application, hashed, with_passwords
 
-from eclose.annotation import audit_log, notes, reopening
+from eclose.annotation import audit_log, reopening
 from eclose.annotation.assignment.choices import ScreeningMode
 
 PASSWORDS = []
@@ -185,59 +185,6 @@ def test_submitted_pass_is_changed_by_request_and_leave(project, enter):
     assert ann.post(action, key="k", **{**fields, "1.substantive": "perhaps"}).status_code == 422
     assert ann.post(action, key="k", **fields).status_code == 303
     assert ann.post(action, key="k", **fields).status_code == 404
-    with project.reading() as connection:
-        assert list(audit_log.verify_audit_log(connection, project.head)) == []
-
-
-def test_note_is_kept_and_answered(project, enter):
-    ann, lead = enter("ann"), enter("lead")
-    address = ann.task()
-    answer = ann.post(f"{address}/A/note", kind="comment", text="Passage 2 is cut off.")
-    assert (answer.status_code, answer.headers["location"]) == (303, address)
-    assert "Passage 2 is cut off." in ann.get(address).text
-    with project.writing() as connection:
-        (note,) = notes.list_notes(connection)
-        event = notes.resolve_note(connection, lead.person, note.id, "Judge what is there.")
-    project.head.advance(event)
-    for path in (address, "/", "/finished"):
-        assert "Judge what is there." in ann.get(path).text
-    with project.reading() as connection:
-        assert list(audit_log.verify_audit_log(connection, project.head)) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "fields", "status"),
-    [
-        ("A", {"kind": "comment", "text": ""}, 422),
-        ("A", {"kind": "comment", "text": "x" * 2001}, 422),
-        ("A", {"kind": "praise", "text": "x"}, 404),
-        ("B", {"kind": "comment", "text": "not open yet"}, 404),
-        ("A", {"kind": "comment"}, 422),
-    ],
-)
-def test_notes_that_are_refused(project, enter, name, fields, status):
-    ann = enter("ann")
-    assert ann.post(f"{ann.task()}/{name}/note", **fields).status_code == status
-    with project.reading() as connection:
-        assert notes.list_notes(connection) == ()
-
-
-def test_skipped_task_comes_again_at_the_end(project, enter):
-    ann = enter("ann")
-    first = ann.task()
-    ann.submit(first)
-    answer = ann.post(f"{first}/B/note", kind="skip", text="I know the author.")
-    second = answer.headers["location"]
-    assert second == ann.task() != first
-    assert ann.get(first).status_code == 404
-    assert "skipped" in ann.get("/").text
-    met = []
-    while (address := ann.task()) is not None and address != "/":
-        met.append(address)
-        ann.submit(address)
-    # What was submitted before the skip stays: the task goes on where it was.
-    assert met.index(first) == len(met) - 3
-    assert met.count(first) == 3
     with project.reading() as connection:
         assert list(audit_log.verify_audit_log(connection, project.head)) == []
 

@@ -261,21 +261,6 @@ def test_step_takes_at_most_two_clicks_at_one_place(browser):
         }  # fmt: skip
 
 
-def test_note_is_written_without_leaving_the_page(browser):
-    with opened(browser, work(sheet())) as (tab, house):
-        ready(tab)
-        press(tab, "c")
-        tab.keyboard.type("step 2 is cut off?")
-        press(tab, "Escape")
-        assert not tab.locator("#note").is_visible()
-        press(tab, "c")
-        tab.check("#note input[value=skip]")
-        tab.click("#note .main-action")
-        sent(tab)
-        path, fields = house.posts[-1]
-        assert (path, fields["kind"], fields["text"]) == (f"/tasks/{TASK}/A/note", "skip", "step 2 is cut off?")
-
-
 def test_the_list_of_steps_keeps_its_height_on_a_small_laptop(browser):
     others = tuple(tuple({"substantive": "yes", "sound": "no", "failure": "L1"} for _ in range(8)) for _ in range(2))
     pages = work(sheet()), work(sheet(others=others), person=ADJUDICATOR)

@@ -13,7 +13,7 @@ import pytest
 from tests.annotation.projects import make_project, next_sheet, submit, who, work_off
 from tests.annotation.web.browsing import Browser, application, hashed, with_passwords
 
-from eclose.annotation import audit_log, notes, reopening
+from eclose.annotation import audit_log, reopening
 
 
 @pytest.fixture(scope="module")
@@ -201,27 +201,20 @@ def test_a_taken_case_is_released(project, lead):
     assert lead.post("/dashboard/release", case="unknown", reason="x").status_code == 422
 
 
-def test_requests_and_notes_are_answered_with_the_question_in_sight(project, lead):
+def test_request_is_answered_with_the_question_in_sight(project, lead):
     ann = who(project, "ann")
     sheet = next_sheet(project, ann)
     submit(project, ann, sheet)
     with project.writing() as connection:
         reopening.request_reopening(connection, ann, sheet.task, "A", "I pressed n.")
-        notes.add_note(connection, ann, sheet.task, "B", notes.NoteKind.COMMENT, "Passage 3 is cut off.")
     page = lead.get("/dashboard").text
-    assert page.count(escape(sheet.material.question)) == 2
-    for words in ("I pressed n.", "Passage 3 is cut off.", "task 1, pass A", "task 1, pass B"):
+    assert page.count(escape(sheet.material.question)) == 1
+    for words in ("I pressed n.", "task 1, pass A"):
         assert words in page
     request = re.search(r"/dashboard/requests/([^/]+)/grant", page)[1]
-    note = re.search(r"/dashboard/notes/([^/]+)/resolve", page)[1]
     assert lead.post(f"/dashboard/requests/{request}/grant").status_code == 303
     assert lead.post(f"/dashboard/requests/{request}/refuse").status_code == 404
-    assert lead.post(f"/dashboard/notes/{note}/resolve", reply="Judge what is there.").status_code == 303
-    assert lead.post(f"/dashboard/notes/{note}/resolve", reply="").status_code == 404
     assert "Waiting for your answer" not in lead.get("/dashboard").text
-    browser = Browser(application(project), project, "ann")
-    browser.login()
-    assert "Judge what is there." in browser.get("/").text
 
 
 def test_only_the_lead_has_these_pages(project):
@@ -229,7 +222,7 @@ def test_only_the_lead_has_these_pages(project):
     ann.login()
     for path in ("/dashboard", "/dashboard/agreement", "/dashboard/people/bob/deactivate"):
         assert ann.get(path).status_code == 404
-    for path in ("/dashboard/release", "/dashboard/people/bob/reassign", "/dashboard/notes/x/resolve"):
+    for path in ("/dashboard/release", "/dashboard/people/bob/reassign"):
         assert ann.post(path, reason="x").status_code == 404
 
 

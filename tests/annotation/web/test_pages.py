@@ -282,7 +282,7 @@ def test_the_dashboard_has_every_form_and_export():
     read = Reader(dashboard())
     actions = {one["action"] for one in read.all("form", method="post")}
     assert {"/dashboard/invite", "/dashboard/requests/rEq-1/grant", "/dashboard/requests/rEq-1/refuse"} <= actions
-    assert {"/dashboard/notes/nOte-1/resolve", "/dashboard/release", "/dashboard/export"} <= actions
+    assert {"/dashboard/release", "/dashboard/export"} <= actions
     links = {one["href"] for one in read.all("a")}
     # Whatever shuts a person out is a link to a page that asks; letting in is not.
     assert {f"/dashboard/people/a1/{change}" for change in CONFIRMED_CHANGES} <= links
@@ -300,7 +300,7 @@ def test_people_are_told_the_least_length_of_a_password_before_they_choose_one()
 
 
 def test_home_says_what_is_next():
-    base = {"receipt": None, "amendable": (), "take": False, "next_url": None, "undo": None, "notes": ()}
+    base = {"receipt": None, "amendable": (), "take": False, "next_url": None, "undo": None}
     base |= {"guidelines": (), "practised": 7, "examples": 7, "awaiting_screening": 0, "must_practise": False}
     must_practise = {"must_practise": True, "practised": 5}
     told = {

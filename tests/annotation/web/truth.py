@@ -99,9 +99,8 @@ class Truth:
         if where[0] in ("dashboard", "training") and nick == "lea":
             seen |= canaries.of({"name"}, *CREW)
         if where[0] == "dashboard" and nick == "lea":
-            # Notes and requests are told with the question they are about.
-            seen |= canaries.kinds({"note", "question"}) | self.study.family_question()
-        seen |= canaries.of({"note"}, nick) if where[0] in ("", "finished", "tasks") else set()
+            # Requests are told with the question they are about.
+            seen |= canaries.kinds({"question"}) | self.study.family_question()
         if where[0] == "finished":
             seen |= self._questions(
                 task for task, given in self.given.items() if given and self.tasks[task].nick == nick

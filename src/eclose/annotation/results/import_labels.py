@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eclose.annotation.annotation_records import (
     Annotation,
@@ -48,9 +48,6 @@ _LETTERS = {
 _ORIGIN = ("question_id", "benchmark", "model", "method", "seed", "asked")
 COLUMN_NAMES = ("response_id", "annotator", "adjudicates", *_LETTERS, *_ORIGIN, "eligible", "code")
 """Names of the columns. Labels may also be named by the paper's letters; the last two columns are of questions."""
-
-
-Exported = TypeVar("Exported", Annotation, ScreeningAnnotation)
 
 
 class ImportedLabels(NamedTuple):
@@ -249,7 +246,7 @@ def _parse_row(reading: _Reading, row: JsonObject) -> Annotation | ScreeningAnno
     return _flat_annotation(reading, row)
 
 
-def _check_exported(record: Exported) -> Exported:
+def _check_exported(record: Annotation | ScreeningAnnotation) -> Annotation | ScreeningAnnotation:
     """Return an exported record; raise where its judgment names another response or person."""
     first = record.judgment if isinstance(record, Annotation) else record.screening
     if (record.annotator is None) != (first is None):

@@ -1,18 +1,17 @@
-"""Pages of annotators, screeners and adjudicators: overview, guideline, open pass, notes, own labels, amendments."""
+"""Pages of annotators, screeners and adjudicators: overview, guideline, open pass, own labels, amendments."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Depends, HTTPException
+from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from eclose.annotation import notes, queues, reopening, submissions
+from eclose.annotation import queues, reopening, submissions
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
-from eclose.annotation.notes import NoteKind
 from eclose.annotation.submissions import PassSubmissionResult, SubmissionRefusal
 from eclose.annotation.web import labelling, training
 from eclose.annotation.web.dependencies import (
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
     from eclose.annotation.accounts.people import Person
     from eclose.annotation.forms import AnnotationPass, FormEntry
-    from eclose.annotation.notes import Note
     from eclose.annotation.submissions import TaskPageContent
     from eclose.annotation.web.training import TrainingItem, TrainingProgress
 
@@ -41,8 +39,6 @@ router = APIRouter()
 Fields = Annotated[dict[str, str], Depends(parse_web_form)]
 Worker = Annotated[LoggedInVisit, Depends(require_annotator)]
 
-MAX_HOME_NOTES = 5
-"""Number of latest notes with their replies on the overview."""
 _CLOSED = "This pass is closed: it was submitted before, an earlier pass is still open, or its page was not opened."
 
 
@@ -66,7 +62,6 @@ def show_annotator_home(visit: Annotated[LoggedInVisit, Depends(require_login)],
             receipt=_receipt(receipt),
             undo=_undo_url(connection, visit) if receipt else None,
             amendable=reopening.list_granted_reopenings(connection, visit.person),
-            notes=notes.list_person_notes(connection, visit.person)[:MAX_HOME_NOTES],
             guidelines=_guidelines(connection, visit.person),
             practised=len(training.read_training_answers(connection, visit.person)),
             must_practise=training.needs_practice(connection, visit.person, visit.project.settings.practice),
@@ -138,10 +133,9 @@ def show_task_page(visit: Worker, task: str, receipt: str = "") -> Response:
             return RedirectResponse("/training", status_code=303)
         sheet = submissions.open_task_page(connection, visit.project, visit.person, task)
         undo = _undo_url(connection, visit) if receipt else None
-        own_notes = notes.list_task_notes(connection, visit.person, task)
     if (sheet := _add_key(visit, task, sheet)) is None:
         raise not_found_error()
-    return HTMLResponse(_render_work(visit, sheet, sheet.draft, receipt=_receipt(receipt), undo=undo, notes=own_notes))
+    return HTMLResponse(_render_work(visit, sheet, sheet.draft, receipt=_receipt(receipt), undo=undo))
 
 
 def _add_key(visit: LoggedInVisit, task: str, sheet: TaskPageContent | None) -> TaskPageContent | None:
@@ -184,25 +178,6 @@ def post_pass_draft(visit: Worker, task: str, name: str, fields: Fields) -> Resp
     return Response(status_code=204 if saved else 409)
 
 
-@router.post("/tasks/{task}/{name}/note")
-def post_note(visit: Worker, task: str, name: str, fields: Fields) -> Response:
-    """Store a note to the lead. A skip moves the task to the end of the queue and shows the next one."""
-    kind, body = take_form_fields(check_csrf_token(visit, fields), "kind", "text")
-    if kind not in tuple(NoteKind):
-        raise not_found_error()
-    with visit.project.writing() as connection:
-        sheet = submissions.open_task_page(connection, visit.project, visit.person, task)
-        if sheet is None or sheet.form.name != name:
-            raise not_found_error()
-        event = notes.add_note(connection, visit.person, task, name, NoteKind(kind), body)
-    if event is None:
-        raise HTTPException(422, f"A note has 1 to {notes.MAX_NOTE_CHARACTERS:,} characters.")
-    visit.project.head.advance(event)
-    path = _next_path(visit) if kind == NoteKind.SKIP else f"/tasks/{task}"
-    # The last task stays open after a skip: the overview says so instead of showing it again.
-    return RedirectResponse("/" if kind == NoteKind.SKIP and path == f"/tasks/{task}" else path, status_code=303)
-
-
 @router.post("/tasks/{task}/{name}/undo")
 def post_undo(visit: Worker, task: str, name: str, fields: Fields) -> Response:
     """Open the person's last pass again, if nothing was disclosed since."""
@@ -243,7 +218,6 @@ def show_completed_tasks(visit: Worker) -> Response:
             "finished.html",
             **visit.context,
             tasks=reopening.list_own_tasks(connection, visit.person),
-            notes=notes.list_person_notes(connection, visit.person),
         )
     return HTMLResponse(html)
 
@@ -302,7 +276,6 @@ def _render_work(
     *,
     receipt: str | None = None,
     undo: str | None = None,
-    notes: tuple[Note, ...] = (),
 ) -> str:
     problems = () if outcome is None else outcome.problems
     return render_annotation_page(
@@ -313,7 +286,6 @@ def _render_work(
         problems=problems,
         receipt=receipt,
         undo=undo,
-        notes=notes,
     )
 
 

@@ -210,12 +210,6 @@ CREW_ROLE_TEXTS: Mapping[str, str] = {
     "lead": "lead",
 }
 """Roles in which people can be added to a project."""
-REQUEST_TEXTS: Mapping[str, str] = {
-    "reopen": "asks to change a submitted pass",
-    "skip": "skipped a task",
-    "flag": "flagged the material",
-    "comment": "comments",
-}
 CHANGE_TEXTS: Mapping[str, str] = {
     "deactivate": "Deactivate",
     "end": "Log out",

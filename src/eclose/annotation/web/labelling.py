@@ -42,7 +42,7 @@ def show_own_labels(visit: Labeller) -> HTMLResponse:
     with visit.project.reading() as connection:
         progress = queues.read_task_progress(connection, visit.person)
         tasks = reopening.list_own_tasks(connection, visit.person, most=progress.total)
-    return HTMLResponse(render_annotation_page("finished.html", **visit.context, tasks=tasks, notes=()))
+    return HTMLResponse(render_annotation_page("finished.html", **visit.context, tasks=tasks))
 
 
 @router.post("/{task}/{name}/correct")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from eclose.annotation import audit_log, notes, reopening, setup, staffing
+from eclose.annotation import audit_log, reopening, setup, staffing
 from eclose.annotation.accounts import people, tokens
 from eclose.annotation.assignment.choices import CrewRole
 from eclose.annotation.dashboard import read_dashboard_people, read_lead_dashboard, summarise_pass_times
@@ -207,18 +207,6 @@ def post_released_case(visit: Lead, fields: Fields) -> Response:
         staffing.release_case(visit.project, case, actor=visit.person.name, reason=reason)
     except UserError as error:
         return _dashboard(visit, problem=str(error))
-    return RedirectResponse("/dashboard", status_code=303)
-
-
-@router.post("/notes/{note_id}/resolve")
-def post_note_reply(visit: Lead, note_id: str, fields: Fields) -> Response:
-    """Close a note of an annotator, with a reply that its author reads."""
-    (reply,) = take_form_fields(check_csrf_token(visit, fields), "reply")
-    with visit.project.writing() as connection:
-        event = notes.resolve_note(connection, visit.person, note_id, reply)
-    if event is None:
-        raise not_found_error()
-    visit.project.head.advance(event)
     return RedirectResponse("/dashboard", status_code=303)
 
 

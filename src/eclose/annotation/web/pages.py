@@ -165,7 +165,6 @@ KEYBOARD_SHORTCUTS: Sequence[tuple[tuple[str, ...], str]] = (
     (("Space",), "scroll the passages down; with Shift up"),
     (("e",), "show or hide the guideline for this decision"),
     (("g",), "open the whole guideline with examples"),
-    (("c",), "write a note to the lead, or skip the task"),
     (("?",), "show these keys"),
 )
 """Keys of the pages of work with their help texts."""

@@ -134,24 +134,6 @@
   });
   keys.addEventListener("close", page.back);
 
-  const note = document.getElementById("note");
-  if (note) {
-    const text = note.querySelector("textarea");
-    const kinds = [...note.querySelectorAll("input[name=kind]")];
-    // A flag says enough by itself; a comment and a skip need words.
-    const needWords = () => { text.required = !kinds.find((kind) => kind.checked && kind.value === "flag"); };
-    for (const kind of kinds) kind.addEventListener("change", needWords);
-    needWords();
-    function openNote() {
-      note.showModal();
-      text.focus();
-    }
-    page.onKey.set("c", openNote);
-    document.getElementById("open-note").addEventListener("click", openNote);
-    document.getElementById("close-note").addEventListener("click", () => note.close());
-    note.addEventListener("close", page.back);
-  }
-
   const guide = document.querySelector(".guide details");
   const roomy = matchMedia("(min-width: 75rem) and (min-height: 46rem)");
 
