@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from campaigns import gate_coverage
-from eclose.stats.clustered_rates import QuestionHitCounts
 
 
 def test_single_responses_are_enumerated_exactly():
@@ -16,8 +15,8 @@ def test_single_responses_are_enumerated_exactly():
     assert all(cell.holds for cell in cells)
     counts = np.arange(31)
     low = stats.beta.ppf(0.025, counts, 31 - counts)
-    above = np.nan_to_num(low) > 0.9
-    assert cells[1].false_pass == pytest.approx(stats.binom.pmf(counts, 30, 0.9)[above].sum())
+    above = np.nan_to_num(low) > 0.95
+    assert cells[1].false_pass == pytest.approx(stats.binom.pmf(counts, 30, 0.95)[above].sum())
 
 
 @pytest.mark.parametrize("n", [300, 1_000])
@@ -26,32 +25,37 @@ def test_chances_of_all_counts_add_up(n):
     assert chances == pytest.approx(stats.binom.pmf(np.arange(n + 1), n, 0.02), abs=1e-12)
 
 
-def test_limits_of_many_samples_are_those_of_each():
+def test_excluded_rates_are_those_outside_the_packages_interval():
     rng = np.random.default_rng(1)
-    sizes = 1.0 + np.arange(12) % 4
-    failures = rng.binomial(sizes.astype(int), 0.2, (20, 12)).astype(float)
+    sizes = 1.0 + np.arange(30) % 4
+    failures = rng.binomial(sizes.astype(int), 0.2, (20, 30)).astype(float)
     failures[0] = sizes
-    upper = gate_coverage._limits(failures, sizes)
-    for row, limit in zip(failures, upper, strict=True):
-        interval = QuestionHitCounts.of(sizes - row, row).interval()
-        assert 1 - interval.low >= limit - 1e-9
-    assert upper[0] == 1
+    for rate in (0.05, 0.3, 0.4):
+        flags = gate_coverage.excluded(rate, failures, sizes)
+        for row, excluded in zip(failures, flags, strict=True):
+            assert excluded or 1 - gate_coverage.interval(sizes, row).low >= rate
+    assert flags.any()
+    assert not flags[0]
+    assert not gate_coverage.excluded(0.05, failures, sizes).any()
 
 
 def test_a_cell_below_a_goal_is_marked():
-    ends = np.array([(0.85, 0.95), (0.91, 0.99)])
-    narrow = gate_coverage.cell("some", 10, 0.9, ends, np.array([0.93, 0.07]))
-    assert (narrow.coverage, narrow.false_pass) == pytest.approx((0.93, 0.07))
+    narrow = gate_coverage.Cell("some", 10, 0.9, 0.5, coverage=0.93, false_pass=0.07, width=0.1)
     assert not narrow.holds
     assert str(narrow).endswith("<-")
 
 
-def test_drawn_responses_share_their_fate(monkeypatch):
+@pytest.mark.parametrize("design", gate_coverage.DESIGNS)
+def test_every_design_covers_the_rate_when_responses_share_their_fate(monkeypatch, design):
     monkeypatch.setattr(gate_coverage, "REPETITIONS", 400)
-    rng = np.random.default_rng(2)
-    cell, narrower = gate_coverage.clustered(30, 0.9, np.full(30, 8.0), "8 a question", rng)
+    cell, narrower = gate_coverage.clustered(design, 30, 0.8, 0.5, np.random.default_rng(2))
     assert cell.coverage > 0.94
+    assert cell.false_pass < 0.04
     assert narrower == 0
+
+
+def test_no_step_to_a_further_failure_raises_an_end():
+    assert gate_coverage.monotone(40, np.random.default_rng(3)) == 0
 
 
 def test_a_single_question_has_a_wide_interval():

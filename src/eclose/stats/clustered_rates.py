@@ -1,10 +1,10 @@
 """The interval of a rate whose cases are grouped by question. Reports, gate, files and tests use this one.
 
-With one case per question it is the exact Clopper-Pearson interval. With several, cases of one question may be
-correlated, and the correlation is estimated from the data. A limit is a quantile of the beta distribution with the mean
-and the variance of the rate, after adding one imaginary question in which every case is of the counted kind. The more
-the observed cases are scattered over questions, the smaller this question is (compare Fay and Feuer, 1997, for sums of
-weighted events). Decision 0027 has the formula, the reasons and the alternatives.
+These are the limits of Korn and Graubard (1998): those of Clopper and Pearson for the effective number of cases, which
+is the number of cases divided by the design effect. The design effect is the variance of the rate between questions
+over that of independent cases. It is taken at the limit itself, as in a score test, and one imaginary question of the
+counted kind is added. With one case per question the limits are exactly those of Clopper and Pearson. Decision 0027 has
+the formula, the reasons and the alternatives.
 
 The interval is computed, not drawn: the same cases have the same interval everywhere. Turning a hit into a miss never
 raises either end, so a run cannot pass a limit by failing more often.
@@ -13,16 +13,18 @@ raises either end, so a run cannot pass a limit by failing more often.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from math import ceil, log, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from eclose.stats.arrays import Floats, Indices, sum_by_group
-from eclose.stats.beta_quantiles import beta_survival, beta_upper_quantile
+from eclose.stats.beta_quantiles import beta_survival
 from eclose.stats.intervals import Estimate, Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
 CONFIDENCE_LEVEL = 0.95
 
@@ -65,11 +67,7 @@ class QuestionHitCounts:
 
     def interval(self, level: float = CONFIDENCE_LEVEL) -> Interval | None:
         """Return the interval of the rate of hits; None without a case."""
-        if not self.rows:
-            return None
-        hits, misses, times = np.array(self.rows, float).T
-        tail = (1 - level) / 2
-        return Interval(1 - _limit(misses, hits + misses, times, tail), _limit(hits, hits + misses, times, tail))
+        return self._ends(1, level, monotone=True)
 
     def estimate(self, level: float = CONFIDENCE_LEVEL) -> Estimate:
         """Return the rate with its interval."""
@@ -81,12 +79,16 @@ class QuestionHitCounts:
         return QuestionHitCounts((*self.rows, *(row for row in extra if row[2])))
 
     def repeated(self, times: float, level: float = CONFIDENCE_LEVEL) -> Interval | None:
-        """Return the approximate interval for ``times`` as many questions like these."""
+        """Return the interval for ``times`` as many questions like these, without what keeps it monotone."""
+        return self._ends(times, level, monotone=False)
+
+    def _ends(self, times: float, level: float, *, monotone: bool) -> Interval | None:
         if not self.rows:
             return None
         hits, misses, questions = np.array(self.rows, float).T
-        sizes, tail = hits + misses, (1 - level) / 2
-        low, high = (_Sums.of(kind, sizes, times * questions).limit(tail) for kind in (misses, hits))
+        tail = (1 - level) / 2
+        kinds = (_Kind.of(kind, hits + misses, times * questions) for kind in (misses, hits))
+        low, high = (kind.limit(tail, monotone=monotone) for kind in kinds)
         return Interval(1 - low, high)
 
 
@@ -103,120 +105,103 @@ def clustered_rate(hit: Indices, question: Indices, *, level: float = CONFIDENCE
     return QuestionHitCounts.of(sums[:, 0], sums[:, 1]).estimate(level)
 
 
-class _Beta(NamedTuple):
-    """A beta distribution, or an array of them, by mean and weight (the sum of the parameters)."""
+class _Kind(NamedTuple):
+    """Cases of one kind by question, whose greatest compatible rate is the limit."""
 
-    mean: Any
-    weight: Any
-
-    @property
-    def parameters(self) -> tuple[Any, Any]:
-        return self.mean * self.weight, (1 - self.mean) * self.weight
-
-    @property
-    def variance(self) -> Any:
-        return self.mean * (1 - self.mean) / (self.weight + 1)
-
-
-class _Sums(NamedTuple):
-    """The sums that determine a limit. ``kind`` and ``kind_squares`` may be arrays."""
-
-    kind: Any
-    """Cases of the kind whose greatest rate is sought."""
-    kind_squares: Any
-    """Sum over questions of the squared number of such cases."""
+    kind: Floats
+    """Cases of the kind in each row's questions."""
+    sizes: Floats
+    """All cases of each row's questions."""
+    times: Floats
+    """Number of questions of each row."""
+    total: float
+    """Cases of the kind."""
     cases: float
     squares: float
     """Sum over questions of the squared number of all cases."""
 
     @classmethod
-    def of(cls, kind: Floats, sizes: Floats, times: Floats) -> _Sums:
-        return cls(*(float(times @ column) for column in (kind, kind**2, sizes, sizes**2)))
+    def of(cls, kind: Floats, sizes: Floats, times: Floats) -> _Kind:
+        sums = (float(times @ column) for column in (kind, sizes, sizes**2))
+        return cls(kind, sizes, times, *sums)
 
-    def beta(self) -> _Beta:
-        """Return the distribution whose upper quantile is the limit."""
-        kind, kind_squares, cases, squares = self
-        # Mean size of the question that a case is in; the size itself where all questions have the same.
-        size = squares / cases
-        questions = cases / size
-        # The imaginary question consists of cases of the kind: a full question where no such case was seen, else the
-        # mean number of such cases around a case of the kind, one full question included.
-        imaginary = (kind_squares + size**2) / (kind + size)
-        total = cases + imaginary
-        mean = (kind + imaginary) / total
-        # Squared deviations of questions from the mean, the imaginary question last. The variance is at least that of
-        # independent cases and at most that of questions whose cases are all of one kind.
-        spread = kind_squares - 2 * mean * kind * size + mean**2 * squares + (imaginary * (1 - mean)) ** 2
-        independent = total * mean * (1 - mean)
-        weight = independent * total / np.maximum(spread, independent) * (questions + 2) / (questions + 1) - 1
-        return _Beta(mean, np.maximum(weight, questions + 1))
+    def limit(self, tail: float, *, monotone: bool = True) -> float:
+        """Return the greatest rate that is compatible with the cases of the kind, and with any subset if ``monotone``.
 
-    def limit(self, tail: float) -> float:
-        """Return the limit that follows from these sums."""
-        if self.kind >= self.cases:
+        A further case of the kind may make questions more alike: without subsets the limit would then be smaller.
+        """
+        if self.total >= self.cases:
             return 1.0
-        a, b = self.beta().parameters
-        return beta_upper_quantile(float(a), float(b), tail)
+        size = self.squares / self.cases
+        mean = (self.total + size) / (self.cases + size)
+        limit = _root(partial(self.survival, total=self.total, step=1), mean, tail)
+        # With one case per question the limit is monotone as it is.
+        if not monotone or self.squares == self.cases:
+            return limit
+        # The step depends on the cases alone, so that further cases of the kind only add subsets.
+        step = max(self.cases // SUBSETS, 1)
+        subsets = np.append(np.arange(0, self.total, step), self.total)
+        while limit < 1 and (survival := self.survival(limit, subsets, step)).max() > tail * (1 + 1e-9):
+            subset = float(subsets[survival.argmax()])
+            limit = _root(partial(self.survival, total=subset, step=step), limit, tail)
+        return limit
+
+    def survival(self, rate: float, total: Any, step: float) -> Any:
+        """Return the probability of a rate above ``rate``, given the subset with so many cases of the kind.
+
+        Of the subsets from one step below this size to it, the spread is that of the one with the greatest.
+        """
+        # The cases of a question raise the spread by ``gain`` each if all of them are in the subset, and by less if
+        # only some are. So the questions with the greatest gain come first. The spread rises and then falls.
+        gain = self.kind - 2 * rate * self.sizes
+        order = np.argsort(-gain)
+        count = (self.times * self.kind)[order]
+        totals = np.concatenate([[0.0], np.cumsum(count)])
+        spreads = rate**2 * self.squares + np.concatenate([[0.0], np.cumsum(count * gain[order])])
+        spread = np.interp(np.clip(totals[spreads.argmax()], total - step + 1, total), totals, spreads)
+        return rate_survival(rate, total, spread, self.cases, self.squares)
 
 
-_CANTELLI = 6.25
-"""Standard deviations above the mean of any distribution beyond which at most 1/40 of it lies (Cantelli's inequality).
+def rate_survival(rate: Any, total: Any, spread: Any, cases: float, squares: float) -> Any:
+    """Return the probability of a rate above ``rate``, a float or an array; a limit is where it equals the tail.
 
-1/40 is the tail of a level of 95 %; the bound does not hold for the smaller tails of higher levels.
-"""
-
-
-def _limit(kind: Floats, sizes: Floats, times: Floats, tail: float) -> float:
-    """Return the greatest rate of a kind of cases that is compatible with the observed ones.
-
-    It is the greatest limit over the cases of the kind and all subsets of them, so that one more case never gives a
-    smaller limit. Among subsets of one size, the subset that keeps the fullest questions whole has the greatest sum of
-    squares and so the greatest limit; it is the only one computed.
+    Args:
+        rate: A rate above the observed one.
+        total: Cases of the kind.
+        spread: Sum over questions of the squared deviation of these cases from ``rate`` times all cases.
+        cases: All cases.
+        squares: Sum over questions of their squared number.
     """
-    sums = _Sums.of(kind, sizes, times)
-    limit = sums.limit(tail)
-    if sums.squares == sums.cases or limit == 1:  # with one case per question the limit is monotone
-        return limit
-    full = sums.beta()
-    blocks = _subset_sums(kind, times, sums)
-    return max((_largest_above(subsets, full, limit, tail) for subsets in blocks), default=limit)
+    # The design effect: the squared deviations of questions from the rate over those of single cases.
+    effect = np.maximum(spread / (total * (1 - rate) ** 2 + (cases - total) * rate**2), 1)
+    effect = effect if np.ndim(effect) else float(effect)
+    # The imaginary question has the mean size of the question that a case is in, and all its cases are of the kind.
+    return beta_survival(rate, (total + squares / cases) / effect, (cases - total) / effect)
 
 
-def _largest_above(subsets: _Sums, full: _Beta, limit: float, tail: float) -> float:
-    """Return the greatest limit of some subsets; ``limit`` itself where none exceeds it."""
-    smaller = subsets.beta()
-    # A subset with smaller mean and variance has a smaller quantile, and so has one that lies too far below.
-    reach = smaller.mean + _CANTELLI * np.sqrt(smaller.variance)
-    possible = (reach > limit) & ((smaller.mean > full.mean) | (smaller.variance > full.variance))
-    candidates = _Beta(smaller.mean[possible], smaller.weight[possible])
-    above = _exceeds(candidates, limit, tail)
-    if not above.any():
-        return limit
-    a, b = candidates.parameters
-    return float(beta_upper_quantile(a[above], b[above], tail).max())
+SUBSETS = 256
+"""Number of subsets that are evaluated where there are more cases; at most twice as many."""
+_DIGITS = 12
+_TINY = 1e-300
+"""Stands for a probability too small for a float."""
 
 
-SUBSET_BLOCK = 2**16
-"""Subsets evaluated at once: a million cases of a kind have a million subsets, each with a dozen numbers."""
+def _root(survival: Callable[[float], float], low: float, tail: float) -> float:
+    """Return the rate above ``low`` that is exceeded with probability ``tail``, by false position (Illinois)."""
 
+    def height(probability: float) -> float:
+        # Nearly linear in the rate, as it is for a normal distribution.
+        return sqrt(-log(max(probability, _TINY))) - sqrt(-log(tail))
 
-def _subset_sums(kind: Floats, times: Floats, sums: _Sums) -> Iterator[_Sums]:
-    """Yield blocks of the sums for every smaller number of cases, each with the greatest sum of squares."""
-    order = np.argsort(-kind)
-    counts = np.repeat(kind[order], times[order].astype(int))
-    before, squares = (np.concatenate([[0.0], np.cumsum(part)]) for part in (counts, counts**2))
-    for start in range(0, int(sums.kind), SUBSET_BLOCK):
-        number = np.arange(start, min(start + SUBSET_BLOCK, int(sums.kind)))
-        # Number of questions that a subset of each size holds completely.
-        full = np.searchsorted(before, number, side="right") - 1
-        yield sums._replace(kind=number, kind_squares=squares[full] + (number - before[full]) ** 2)
-
-
-def _exceeds(candidates: _Beta, limit: float, tail: float) -> Any:
-    """Return which distributions have a greater quantile than the limit."""
-    a, b = candidates.parameters
-    exceeds = candidates.mean >= limit
-    below = ~exceeds
-    if below.any():
-        exceeds[below] = beta_survival(np.full(int(below.sum()), limit), a[below], b[below]) > tail * (1 + 1e-9)
-    return exceeds
+    high, below, above = 1.0, height(survival(low)), height(_TINY)
+    rate, value, last = low, below, 0.0
+    while high - low > 10**-_DIGITS / 2 and abs(value) > 10**-_DIGITS:
+        rate, last = (low * above - high * below) / (above - below), value
+        value = height(survival(rate))
+        # An end that stays twice has its height halved, or the other end would approach the root slowly.
+        if value < 0:
+            low, below, above = rate, value, above / 2 if last < 0 else above
+        else:
+            high, above, below = rate, value, below / 2 if last > 0 else below
+    # Rounded up, so that equal limits are equal, and that the limit always lies above ``low``.
+    return float(min(ceil(rate * 10**_DIGITS) / 10**_DIGITS, 1.0))
