@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from eclose.detection.evaluation import DetectorEvaluation
     from eclose.detection.scores import DetectorScore
     from eclose.detection.study_statistics import DetectorResult
-    from eclose.detection.verifier.heads import Verifier
+    from eclose.detection.verifier.linear import LinearVerifier
     from eclose.stats.intervals import Estimate
 
 TRAINING_SEED, CALIBRATION_SEED, DEVELOPMENT_SEED, TEST_SEED = 7, 21, 31, 23
@@ -111,7 +111,7 @@ def read_real_set(half: str) -> LabelledSet:
     return LabelledSet(f"real text ({half})", {item.id: item for item in data.instances}, data.responses, data.verdicts)
 
 
-def score_set(verifier: Verifier, labelled: LabelledSet) -> list[DetectorScore]:
+def score_set(verifier: LinearVerifier, labelled: LabelledSet) -> list[DetectorScore]:
     """Score every response; one without an answer or a trace has a reason instead."""
     tasks = [
         ResponseTask(response.id, labelled.instances[response.instance_id], response) for response in labelled.responses
@@ -120,7 +120,7 @@ def score_set(verifier: Verifier, labelled: LabelledSet) -> list[DetectorScore]:
 
 
 def evaluate_set(
-    verifier: Verifier, calibration_set: LabelledSet, test_set: LabelledSet, heads: Sequence[str]
+    verifier: LinearVerifier, calibration_set: LabelledSet, test_set: LabelledSet, heads: Sequence[str]
 ) -> DetectorEvaluation:
     """Calibrate on one set and evaluate on another."""
     (calibration,) = calibrate_detectors(

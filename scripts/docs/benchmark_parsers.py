@@ -333,7 +333,6 @@ def _make_qa_row(
 
 PARSERS: dict[str, Parser] = {
     "construct_real": parse_constructed_families,
-    "detect_hidden": parse_detector_tables,
     "detect_natural": parse_detector_tables,
     "detect_report": parse_detector_report,
     "detect_study": parse_detector_report,

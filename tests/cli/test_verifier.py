@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from eclose import Response
 from eclose.cli.main import app
-from eclose.errors import SettingError
 from eclose.store.records.jsonl import write_records
 
 if TYPE_CHECKING:
@@ -34,14 +33,6 @@ def test_training_prints_controls_and_the_folder(families: Path, tmp_path: Path)
     assert "word overlap (answer words in the last step)" in result.output
     assert f"{tmp_path / 'verifier'}: written" in result.output.replace("\n", "")
     assert (tmp_path / "verifier" / "verifier.json").is_file()
-
-
-def test_a_hidden_verifier_needs_a_model(families: Path, tmp_path: Path) -> None:
-    arguments = ["verifier", "train", str(families), "--kind", "hidden", "--out", str(tmp_path / "verifier")]
-    result = runner.invoke(app, arguments)
-
-    assert isinstance(result.exception, SettingError)
-    assert "--model" in str(result.exception)
 
 
 @pytest.mark.slow

@@ -74,9 +74,9 @@ async def _score_with_verifier(
     """Score the responses of a run with a trained verifier."""
     if detector != DetectorKind.VERIFIER or verifier is None:
         raise SettingError("verifier: the detector verifier, and no other, needs the folder of a trained verifier.")
-    if model is not None and not isinstance(model, str):
-        raise SettingError("model: a verifier takes a folder of weights or a hub name.")
-    loaded = load_verifier(Path(verifier), model=model)
+    if model is not None:
+        raise SettingError("model: a verifier needs none. Leave it out.")
+    loaded = load_verifier(Path(verifier))
     scores = None if out is None else Path(out)
     return await asyncio.to_thread(score_responses_with_verifier, run, loaded, out=scores, options=options)
 
@@ -106,8 +106,7 @@ def detect(
             whose entailment model runs in this process; ``verifier``, learned from families; or the settings of one of
             the first five.
         model: Model behind the detector. For a chat model a name as ``eclose.resolve`` takes it; for an entailment
-            model a folder of weights or a hub name. For a hidden verifier the weights of its model, where these are
-            not those that it was trained with; nothing for a linear one.
+            model a folder of weights or a hub name. None for a verifier.
         verifier: For ``verifier``: the folder that ``eclose.train_verifier`` wrote.
         out: File to write, for a second model behind one detector; ``scores-NAME.jsonl`` in the folder by default.
         judgments: For ``alignscore``: the judgments that say which steps are substantive; those of the run by default.

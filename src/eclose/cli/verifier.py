@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,28 +33,12 @@ def train(
     ],
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the verifier; new or empty.", show_default=False)],
-    kind: Annotated[
-        Literal["linear", "hidden"],
-        typer.Option(
-            help="linear: lexical features, readable weights, no model; hidden: states of a frozen causal model."
-        ),
-    ] = "linear",
-    model: Annotated[
-        str | None,
-        typer.Option(help="Hub name or folder of the causal model (hidden only).", show_default=False),
-    ] = None,
-    layer: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Blocks of the model to run (hidden only).  [default: half of them]", show_default=False
-        ),
-    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the edits that are drawn and of the folds.")] = 0,
     without_shortcuts: Annotated[
         bool,
         typer.Option(
             "--without-shortcuts",
-            help="Leave out features of form alone: number of steps, conclusion word (linear only).",
+            help="Leave out features of form alone: number of steps, conclusion word.",
         ),
     ] = False,
 ) -> None:
@@ -69,9 +53,7 @@ def train(
     """
     from eclose.detection.verifier.training import train_verifier
 
-    trained = train_verifier(
-        families, out, kind=kind, model=model, layer=layer, seed=seed, shortcuts=not without_shortcuts
-    )
+    trained = train_verifier(families, out, seed=seed, shortcuts=not without_shortcuts)
     _print_trained(trained)
 
 
@@ -89,6 +71,5 @@ def _print_trained(trained: TrainedVerifier) -> None:
     ]
     rows_read = format_count(sum(group.rows for group in card.rows), "row")
     print_line(f"{card.name}: {format_count(card.families, 'family', 'families')}, {rows_read}")
-    title = "On held-out families" if card.kind == "linear" else "Lexical controls on held-out families"
-    print_table(title, ("head", "scored by", "AUROC", "R@95"), rows)
+    print_table("On held-out families", ("head", "scored by", "AUROC", "R@95"), rows)
     print_line(f"{trained.folder}: written")

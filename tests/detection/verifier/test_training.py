@@ -13,7 +13,7 @@ from eclose.detection.verifier.files import load_verifier
 from eclose.detection.verifier.heads import VerifierHead, VerifierInput
 from eclose.detection.verifier.rows import RowEdit, build_verifier_rows
 from eclose.detection.verifier.training import TrainedVerifier, train_linear_verifier, train_verifier
-from eclose.errors import SettingError, UserError
+from eclose.errors import UserError
 from eclose.store.records.jsonl import write_records
 from eclose.store.runs.manifest import hash_file, read_manifest
 
@@ -106,15 +106,6 @@ def test_a_folder_in_use_is_refused(families: Path, tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match="is not an empty folder"):
         train_verifier(families, tmp_path / "verifier")
-
-
-def test_settings_of_the_other_kind_are_refused(families: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="belong to a hidden verifier"):
-        train_verifier(families, tmp_path / "verifier", layer=3)
-    with pytest.raises(SettingError, match="needs the model"):
-        train_verifier(families, tmp_path / "verifier", kind="hidden")
-    with pytest.raises(SettingError, match="no shortcut features"):
-        train_verifier(families, tmp_path / "verifier", kind="hidden", model="m", shortcuts=False)
 
 
 def test_a_folder_without_a_verifier_is_refused(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def detect(
         str | None,
         typer.Option(
             help="Model behind the detector: provider/model, or the base URL of a server. For closure and alignscore: "
-            "folder or hub name of an entailment model, which runs in this process. A linear verifier needs none.",
+            "folder or hub name of an entailment model, which runs in this process. A verifier needs none.",
             envvar="ECLOSE_DETECTOR_MODEL",
             show_envvar=False,
             show_default=False,
@@ -161,7 +161,7 @@ def detect(
     alignscore run any entailment model in safetensors: T5 (TRUE), AlignScore, FactCG, MiniCheck, or a classifier of
     natural-language inference. They cut nothing: what does not fit is read in windows or has no score. After a stop,
     the same command continues the run; no reply is requested or paid for twice. The detector verifier scores with a
-    verifier that was trained on families (eclose verifier train); a linear one needs no model.
+    verifier that was trained on families (eclose verifier train), which needs no model.
     """
     from functools import partial
 

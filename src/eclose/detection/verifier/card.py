@@ -40,7 +40,7 @@ class VerifierCard:
     families: int
     rows: tuple[RowCount, ...]
     controls: tuple[HeadControl, ...]
-    """Lexical controls on the same rows; those named ``all features`` are a linear verifier's own figures."""
+    """Controls on the same rows; those named ``all features`` are the verifier's own figures."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as JSON values."""
@@ -86,8 +86,6 @@ class VerifierCard:
             " true ones are spared. Shortcuts are the number of steps and the conclusion word: features of form that"
             " separate failures only where these follow one style."
         )
-        if self.kind != "linear":
-            note += " All figures are those of lexical features, as controls: the verifier's own must exceed them."
         head = ("head", "scored by", "edit", "true / false", "AUROC", "R@95")
         return f"## Controls\n\n{note}\n\n" + _format_table(head, rows)
 

@@ -12,7 +12,6 @@ from eclose.store.records.atomic import AtomicFile
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eclose.detection.verifier.heads import Verifier
 
 VERIFIER_FILE = "verifier.json"
 
@@ -34,16 +33,14 @@ def save_linear_verifier(verifier: LinearVerifier, folder: Path) -> None:
     write_json(folder / VERIFIER_FILE, verifier.to_json())
 
 
-def load_verifier(folder: Path, *, model: str | None = None) -> Verifier:
+def load_verifier(folder: Path) -> LinearVerifier:
     """Load a verifier from the folder that training wrote.
 
     Args:
         folder: The folder.
-        model: For a hidden verifier: folder of its model's weights, where it is not the hub name of the training.
-            Not read for a linear verifier.
 
     Raises:
-        UserError: The folder holds no verifier, or one of another release or model.
+        UserError: The folder holds no verifier, or one of another release.
     """
     path = folder / VERIFIER_FILE
     if not path.is_file():
@@ -55,8 +52,4 @@ def load_verifier(folder: Path, *, model: str | None = None) -> Verifier:
         raise UserError(f"{path}: is no verifier ({error}).") from error
     if kind == "linear":
         return parse_linear_verifier(document, str(path))
-    if kind == "hidden":
-        from eclose.detection.verifier.hidden import load_hidden_verifier  # noqa: PLC0415 - needs torch to score
-
-        return load_hidden_verifier(folder, model=model)
     raise UserError(f"{path}: is of the unknown kind {kind!r}. It was trained by another release.")

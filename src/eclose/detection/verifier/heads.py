@@ -1,4 +1,4 @@
-"""The interface of verifiers: what they read of a response, and one probability for each dependency.
+"""What a verifier reads of a response, and the dependencies that it scores.
 
 The three dependencies are those of the verdict: evidence supports the steps, the trace pursues the question, and the
 trace establishes the answer.
@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
 
 from eclose.core.instance import Passage
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class VerifierHead(StrEnum):
@@ -40,26 +36,3 @@ class VerifierInput:
     answer: str
     evidence: tuple[Passage, ...] = ()
     """Passages; read by the support head alone."""
-
-
-class Verifier(Protocol):
-    """A trained verifier."""
-
-    @property
-    def name(self) -> str:
-        """Name in scores: kind and fingerprint, as in ``linear@0123456789ab``."""
-        ...
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Everything about the verifier that decides its scores, for the manifest of a run."""
-        ...
-
-    @property
-    def heads(self) -> tuple[VerifierHead, ...]:
-        """Heads that the verifier was trained with."""
-        ...
-
-    def score(self, inputs: Sequence[VerifierInput]) -> list[HeadScores]:
-        """Return the scores of each input, in order."""
-        ...

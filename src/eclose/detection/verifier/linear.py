@@ -21,7 +21,7 @@ from eclose.errors import UserError
 from eclose.stats.arrays import Floats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from eclose.stats.arrays import Flags
 
@@ -130,7 +130,7 @@ def fit_linear_head(matrix: Floats, labels: Flags, features: Sequence[str], pena
 
 @dataclass(frozen=True)
 class LinearVerifier:
-    """A verifier of lexical features; see ``Verifier`` for the interface."""
+    """A verifier of lexical features: one probability for each dependency."""
 
     head_models: Mapping[VerifierHead, LinearHead]
 
@@ -234,8 +234,3 @@ def _parse_head(model: Mapping[str, Any]) -> LinearHead:
     if not np.isfinite([weights, means, scales]).all() or (scales <= 0).any():
         raise ValueError("a weight is not finite, or a scale is not positive")
     return LinearHead(tuple(features), weights, means, scales, float(model["bias"]), float(model["penalty"]))
-
-
-def list_heads_in_order(heads: Iterable[VerifierHead]) -> list[VerifierHead]:
-    """Return heads in the order in which tables show them."""
-    return [head for head in VerifierHead if head in set(heads)]

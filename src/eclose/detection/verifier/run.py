@@ -1,7 +1,7 @@
 """Score all responses of a run with a verifier.
 
 Responses are read in batches and scored in this process, so memory does not grow with their number. There is no ledger:
-a linear verifier is faster than one, and an interrupted run begins anew.
+a verifier is faster than one, and an interrupted run begins anew.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from eclose.detection.verifier.heads import HeadScores, Verifier
+    from eclose.detection.verifier.heads import HeadScores
+    from eclose.detection.verifier.linear import LinearVerifier
 
 BATCH_RESPONSES = 256
 """Responses scored at a time."""
 
 
 def score_responses_with_verifier(
-    run: Path, verifier: Verifier, *, out: Path | None = None, options: RunOptions | None = None
+    run: Path, verifier: LinearVerifier, *, out: Path | None = None, options: RunOptions | None = None
 ) -> RunResult:
     """Score every response of a run's folder, and write ``scores-verifier.jsonl`` with its manifest.
 
@@ -68,7 +69,7 @@ def score_responses_with_verifier(
 
 
 def _score_records(
-    records: Iterable[ReadRecord[ResponseTask]], verifier: Verifier, unscored: Counter[str]
+    records: Iterable[ReadRecord[ResponseTask]], verifier: LinearVerifier, unscored: Counter[str]
 ) -> Iterator[ReadRecord[DetectorScore]]:
     """Yield a score for each response, and the records that are none as they are."""
     iterator = iter(records)
@@ -86,7 +87,7 @@ def _score_records(
             yield ReadRecord(record.where, value=score)
 
 
-def score_tasks(tasks: Sequence[ResponseTask], verifier: Verifier) -> list[DetectorScore]:
+def score_tasks(tasks: Sequence[ResponseTask], verifier: LinearVerifier) -> list[DetectorScore]:
     """Return the score of each response: the smallest of the heads' values."""
     inputs = [
         VerifierInput(
@@ -102,7 +103,7 @@ def score_tasks(tasks: Sequence[ResponseTask], verifier: Verifier) -> list[Detec
 
 
 def conclude_score(
-    response_id: str, verifier: Verifier, verifier_input: VerifierInput, values: HeadScores
+    response_id: str, verifier: LinearVerifier, verifier_input: VerifierInput, values: HeadScores
 ) -> DetectorScore:
     """Return the score of a response from the values of its heads, or the reason why it has none.
 
@@ -114,8 +115,7 @@ def conclude_score(
     elif VerifierHead.CLOSURE in verifier.heads and not verifier_input.answer.strip():
         reason = Unscored.NO_ANSWER
     elif len(values) < len(verifier.heads):
-        # A response with all its parts lacks a head only where it is longer than the model reads.
-        reason = Unscored.TOO_LONG
+        reason = Unscored.NO_HEAD  # a question without passages has no support
     return DetectorScore(
         response_id=response_id,
         detector=DetectorKind.VERIFIER,

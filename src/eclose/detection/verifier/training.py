@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from eclose.core.family import Family
 from eclose.detection.verifier.card import CARD_FILE, CARD_PAGE, RowCount, VerifierCard
 from eclose.detection.verifier.controls import HeadRows, choose_penalty, measure_controls
 from eclose.detection.verifier.files import refuse_used_folder, save_linear_verifier, write_json
-from eclose.detection.verifier.heads import Verifier, VerifierHead
+from eclose.detection.verifier.heads import VerifierHead
 from eclose.detection.verifier.linear import LinearVerifier, fit_linear_head, select_features
 from eclose.detection.verifier.rows import build_verifier_rows, check_edits_under_both_labels, count_rows
-from eclose.errors import SettingError, UserError
+from eclose.errors import UserError
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import read_records
 from eclose.store.records.outcome_counts import RecordCounts
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from eclose.detection.verifier.controls import HeadControl
     from eclose.detection.verifier.rows import VerifierRow
 
-VerifierKind = Literal["linear", "hidden"]
 MANIFEST_FILE = "manifest.json"
 NO_BENCHMARK = "no benchmark named"
 
@@ -36,7 +35,7 @@ NO_BENCHMARK = "no benchmark named"
 class TrainedVerifier:
     """A trained verifier, its folder and its card."""
 
-    verifier: Verifier
+    verifier: LinearVerifier
     folder: Path
     card: VerifierCard
 
@@ -45,9 +44,6 @@ def train_verifier(
     families: Path | str | Sequence[Path | str],
     out: Path | str,
     *,
-    kind: VerifierKind = "linear",
-    model: str | None = None,
-    layer: int | None = None,
     seed: int = 0,
     shortcuts: bool = True,
 ) -> TrainedVerifier:
@@ -59,26 +55,20 @@ def train_verifier(
     Args:
         families: File of families as JSON Lines, or several.
         out: Folder to write; it must be new or empty.
-        kind: ``linear``: lexical features and readable weights; ``hidden``: the states of a frozen causal model.
-        model: For ``hidden``: hub name or folder of the causal model.
-        layer: For ``hidden``: layer whose states are read; the middle one by default.
         seed: Seed of the edits that are drawn and of the folds.
-        shortcuts: For ``linear``: whether features of form alone are used, the number of steps and the conclusion
-            word.
+        shortcuts: Whether features of form alone are used, the number of steps and the conclusion word.
 
     Returns:
         The verifier with its folder and card; ``eclose.detect(run, detector="verifier", verifier=out)`` scores with it.
 
     Raises:
         UserError: The families cannot be read, are too few, or the folder is in use.
-        SettingError: A setting belongs to the other kind.
 
     Examples:
         >>> trained = eclose.train_verifier("families.jsonl", "verifier")
         >>> trained.verifier.heads
         (<VerifierHead.SUPPORT: 'support'>, <VerifierHead.ALIGNMENT: 'alignment'>, <VerifierHead.CLOSURE: 'closure'>)
     """
-    _check_settings(kind, model, layer, shortcuts=shortcuts)
     files = list_paths(families)
     folder = Path(out)
     refuse_used_folder(folder)
@@ -88,16 +78,11 @@ def train_verifier(
     rows = build_verifier_rows(family_list, seed)
     controls: list[HeadControl] = []
     verifier = train_linear_verifier(rows, seed=seed, shortcuts=shortcuts, controls=controls)
-    trained: Verifier = verifier
-    if kind == "linear":
-        save_linear_verifier(verifier, folder)
-    else:
-        trained = _train_hidden(rows, folder, model or "", layer)
-    settings: dict[str, Any] = {"kind": kind, "seed": seed}
-    settings |= {"shortcuts": shortcuts} if kind == "linear" else {"model": model, "layer": layer}
-    card = _build_card(trained.name, settings, files, family_list, rows, controls)
+    save_linear_verifier(verifier, folder)
+    settings = {"kind": "linear", "seed": seed, "shortcuts": shortcuts}
+    card = _build_card(verifier.name, settings, files, family_list, rows, controls)
     _write_card(folder, card)
-    return TrainedVerifier(trained, folder, card)
+    return TrainedVerifier(verifier, folder, card)
 
 
 def _build_card(
@@ -120,18 +105,6 @@ def _build_card(
         tuple(RowCount(head, edit, pairing, label, count) for (head, edit, pairing, label), count in counts),
         tuple(controls),
     )
-
-
-def _check_settings(kind: str, model: str | None, layer: int | None, *, shortcuts: bool) -> None:
-    """Raise SettingError for a setting of the other kind, and for a hidden verifier without a model."""
-    if kind not in ("linear", "hidden"):
-        raise SettingError(f"kind {kind!r}: choose linear or hidden.")
-    if kind == "linear" and (model is not None or layer is not None):
-        raise SettingError("model and layer belong to a hidden verifier; a linear one has neither. Leave them out.")
-    if kind == "hidden" and model is None:
-        raise SettingError("a hidden verifier needs the model whose states it reads: give model (--model).")
-    if kind == "hidden" and not shortcuts:
-        raise SettingError("a hidden verifier has no shortcut features to leave out.")
 
 
 def train_linear_verifier(
@@ -167,15 +140,6 @@ def train_linear_verifier(
     if not heads:
         raise UserError("There are no rows to train a verifier on.")
     return LinearVerifier(heads)
-
-
-def _train_hidden(rows: Sequence[VerifierRow], folder: Path, model: str, layer: int | None) -> Verifier:
-    from eclose.detection.verifier.hidden import train_hidden_verifier  # noqa: PLC0415 - needs torch
-    from eclose.detection.verifier.hidden_states import find_hidden_model  # noqa: PLC0415
-
-    verifier = train_hidden_verifier(rows, find_hidden_model(model, layer=layer))
-    verifier.save(folder)
-    return verifier
 
 
 def _write_card(folder: Path, card: VerifierCard) -> None:
