@@ -49,11 +49,10 @@ CHECKS = {
     "prices": "python -c 'import eclose.calls.prices, genai_prices'",
     "ray": "python -c 'import eclose.calls.ray.workers, ray'",
     "train": "python -c 'import eclose.training.run, accelerate, peft'",
-    "trl": "python -c 'import eclose.training.baselines.trainers'",
     "world": "python -c 'import eclose.world.server.app, aiohttp'",
 }
 """A command that works with the extra only, by extra; run where ``eclose demo`` has left its files."""
-NEEDS_TORCH = frozenset({"train", "trl"})
+NEEDS_TORCH = frozenset({"train"})
 LIGHT = ("annotate", "chat", "figures", "parquet", "postgres", "prices", "world")
 """Extras of the lowest versions: without PyTorch, Ray, Snakemake, a native model server, and Inspect, which asks for
 newer versions of what the package itself needs."""

@@ -64,7 +64,6 @@ def train(
       --model NAME            weights: a name on the hub, a folder, a GGUF file
       --method sft            another objective than e_closure: sft, cf_sft, rm
       --method e_closure-S    E-Closure without S; -T and -C without T and C
-      --method dpo            a baseline by TRL (or simpo), not a method of the paper
       --learning-rate 1e-4
       --max-steps 100
       --report-to tensorboard
@@ -114,15 +113,12 @@ def _print_forecast(forecast: TrainingRunForecast) -> None:
     families = format_count(forecast.families_per_update, "family", "families")
     epochs = f"{forecast.epochs:,.4g} {'epoch' if forecast.epochs == 1 else 'epochs'}"
     print_line(f"  {updates} of {families}, {epochs}")
-    if forecast.tokens is None:
-        print_line("  tokens: not counted, TRL tokenizes the pairs of a baseline")
-    else:
-        tokens, total = forecast.tokens, forecast.counts.accepted
-        about = "" if tokens.counted >= total else f", estimated from {tokens.counted:,} of {total:,} families"
-        print_line(
-            f"  tokens of an epoch: {tokens.computed:,} where scores share prefixes, {tokens.plain:,} where they"
-            f" cannot{about}"
-        )
+    tokens, total = forecast.tokens, forecast.counts.accepted
+    about = "" if tokens.counted >= total else f", estimated from {tokens.counted:,} of {total:,} families"
+    print_line(
+        f"  tokens of an epoch: {tokens.computed:,} where scores share prefixes, {tokens.plain:,} where they"
+        f" cannot{about}"
+    )
     share = 100 * forecast.trained_parameters / forecast.parameters
     print_line(f"  trained parameters: {forecast.trained_parameters:,} of {forecast.parameters:,} ({share:.3g} %)")
     print_line(f"  folder: {forecast.out}{_describe_folder(forecast)}")

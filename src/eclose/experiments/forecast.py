@@ -146,7 +146,6 @@ def _forecast_training(
     sequences: Mapping[str, int],
     finished: Mapping[tuple[str, str], Sequence[float]],
 ) -> Iterator[TrainingForecast]:
-    # Baselines train on pairs, which share no tree.
     on_tree = {method: TREE_SEQUENCES.get(method, float(count)) for method, count in sequences.items()}
     trained = [task.cell for task in tasks if task.stage is Stage.TRAIN]
     for backbone in plan.backbones:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from eclose.errors import SettingError
 from eclose.likelihood.family_scores import anchor_score_name
 from eclose.store.records.yaml_settings import describe_unknown_setting
-from eclose.training.config import PAIRS_PER_FAMILY, BaselineMethod, is_baseline
 from eclose.training.objective import TrainingMethod, build_objective
 from eclose.training.recipe import name_planned_settings, read_recipe
 
@@ -27,7 +26,7 @@ def list_training_problems(
         methods: Names of methods by their key in the plan.
         training: Settings of training by their key in the plan.
     """
-    known = (*TrainingMethod, *BaselineMethod)
+    known = tuple(TrainingMethod)
     for key, names in methods.items():
         for name in names:
             if name not in known:
@@ -53,9 +52,6 @@ def resolve_planned_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def count_objective_sequences(method: str) -> int:
     """Return the number of sequences that an objective scores for each family: 1 for SFT, 15 for E-Closure."""
-    if is_baseline(method):
-        # Two responses of each pair; DPO scores them once more without the adapter.
-        return 2 * PAIRS_PER_FAMILY * (2 if method == BaselineMethod.DPO else 1)
     objective = build_objective(TrainingMethod(method))
     # A response margin also compares anchors, which are scored once.
     names = {anchor_score_name(kind) for kind in objective.anchors}

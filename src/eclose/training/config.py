@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
-from importlib.metadata import version
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -22,30 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 AUTO = "auto"
-
-
-class BaselineMethod(StrEnum):
-    """Objectives that are not the paper's, trained by TRL on pairs of whole responses."""
-
-    DPO = "dpo"
-    SIMPO = "simpo"
-
-
-DEFAULT_PREFERENCE_BETA = {BaselineMethod.DPO: 0.1, BaselineMethod.SIMPO: 2.0}
-"""beta where the settings name none: that of the DPO paper, and of SimPO's authors for Llama-3-Base."""
-PAIRS_PER_FAMILY = 4
-"""Pairs of a family in an epoch of a baseline: both directions of one evidence edit, and of the question edit."""
-
-
-def is_baseline(method: str) -> bool:
-    """Return whether a method is a baseline."""
-    return method in list(BaselineMethod)
-
-
-def describe_baseline(method: str) -> str:
-    """Return the mark of a baseline in recipes and on model cards: its trainer, and that it is not the paper's."""
-    name = {BaselineMethod.DPO: "DPO", BaselineMethod.SIMPO: "SimPO"}[BaselineMethod(method)]
-    return f"{name} by TRL {version('trl')}, on pairs of whole responses; not a method of the paper"
 
 
 _RENAMED = {
@@ -74,20 +48,8 @@ def _setting(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
 
-class TrackedArguments(TrainingArguments):
-    """Training arguments that trackers log together with the identity of the run: method, seed and backbone."""
-
-    # Without annotation, or it would be taken for a setting.
-    run_identity = MappingProxyType[str, Any]({})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the settings and the identity; TensorBoard, W&B, MLflow and trackio log this."""
-        settings: dict[str, Any] = super().to_dict()  # type: ignore[no-untyped-call]
-        return {**settings, **self.run_identity}
-
-
 @dataclass
-class EClosureConfig(TrackedArguments):
+class EClosureConfig(TrainingArguments):
     """Settings of training, apart from model and data.
 
     Defaults are those of the paper where appendix D.4 has a value. The prompt (``demonstrations``, ``order``) is only
@@ -96,12 +58,10 @@ class EClosureConfig(TrackedArguments):
 
     # Transformers parses the text of these fields as JSON, which is how a command line passes one value per edge.
     _VALID_DICT_FIELDS = (*TrainingArguments._VALID_DICT_FIELDS, "target_margin", "smoothing")  # type: ignore[assignment]
+    # Without annotation, or it would be taken for a setting.
+    run_identity = MappingProxyType[str, Any]({})
 
-    method: str = _setting(
-        "e_closure",
-        f"Objective of training: {', '.join(TrainingMethod)}; or {', '.join(BaselineMethod)}, which are baselines of "
-        "TRL (eclose[trl]) on pairs of whole responses and no methods of the paper.",
-    )
+    method: str = _setting("e_closure", f"Objective of training: {', '.join(TrainingMethod)}.")
     margin_weight: float = _setting(1.0, "lambda: weight of all margins together, relative to the generation loss.")
     target_margin: float | dict[str, float] = _setting(  # noqa: RUF009
         0.5, 'gamma: target margin in nats per token; one number, or one per edge: {"S": 0.5, "T": 0.5, "C": 0.5}.'
@@ -140,13 +100,6 @@ class EClosureConfig(TrackedArguments):
     )
     evaluate_budget: float | None = _setting(
         None, "Most that the judge may cost over the whole run, in USD; later replies are then not judged."
-    )
-    preference_beta: float | None = _setting(
-        None, "beta of the baselines: 0.1 for dpo and 2 for simpo where it is not set."
-    )
-    simpo_gamma: float = _setting(1.0, "gamma of simpo: target margin of the rewards.")
-    pairs_per_forward: int = _setting(
-        4, "Pairs of the baselines in one forward pass: 1, 2 or 4 of the four of a family. Changes no result."
     )
 
     # Settings of Transformers with other defaults: those of the paper, or what families need.
@@ -190,6 +143,11 @@ class EClosureConfig(TrackedArguments):
         if problems := [*problems, *self._problems()]:
             raise SettingError("; ".join(problems))
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings and the identity of the run; TensorBoard, W&B, MLflow and trackio log this."""
+        settings: dict[str, Any] = super().to_dict()  # type: ignore[no-untyped-call]
+        return {**settings, **self.run_identity}
+
     def hinges(self) -> dict[str, MarginHinge]:
         """Return the hinge of each edge, and of complete responses."""
         return {
@@ -199,7 +157,7 @@ class EClosureConfig(TrackedArguments):
 
     def _problems(self) -> Iterator[str]:
         choices: dict[str, Iterable[str]] = {
-            "method": (*TrainingMethod, *BaselineMethod),
+            "method": TrainingMethod,
             "response_tokens": ScoredTokens,
             "order": PromptOrder,
             "strategy": (AUTO, *ScoringStrategy),
@@ -216,10 +174,6 @@ class EClosureConfig(TrackedArguments):
         yield from self._evaluation_problems()
         if self.margin_weight < 0:
             yield f"margin_weight = {self.margin_weight}: must not be negative"
-        if self.preference_beta is not None and not self.preference_beta > 0:
-            yield f"preference_beta = {self.preference_beta}: must be a positive number"
-        if self.pairs_per_forward < 1 or PAIRS_PER_FAMILY % self.pairs_per_forward:
-            yield f"pairs_per_forward = {self.pairs_per_forward}: choose 1, 2 or 4"
         for name, (value, advice) in _FIXED.items():
             if getattr(self, name) != value:
                 yield f"{name}: {advice}"

@@ -14,7 +14,7 @@ from eclose.models.load_weights import build_empty_model, ignore_renamed_propert
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.training.batching import ForestDataset, UpdateSampler
-from eclose.training.config import AUTO, is_baseline
+from eclose.training.config import AUTO
 from eclose.training.objective import TrainingMethod, build_objective
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class TrainingRunForecast:
         epochs: Passes over the families.
         updates: Optimizer updates of the whole run.
         families_per_update: Families in one update, over all processes.
-        tokens: Tokens of an epoch; None for a baseline, which TRL tokenizes.
+        tokens: Tokens of an epoch.
         trained_parameters: Number of parameters that are trained.
         parameters: Number of parameters of the model with its adapter.
     """
@@ -74,7 +74,7 @@ class TrainingRunForecast:
     epochs: float
     updates: int
     families_per_update: int
-    tokens: TrainingTokens | None
+    tokens: TrainingTokens
     trained_parameters: int
     parameters: int
 
@@ -87,12 +87,8 @@ def count_updates(config: EClosureConfig, families: int) -> tuple[int, float]:
     return ceil(config.num_train_epochs * per_epoch), config.num_train_epochs
 
 
-def count_epoch_tokens(
-    families: FamilyDataset, renderer: TokenPathRenderer, config: EClosureConfig
-) -> TrainingTokens | None:
-    """Count the tokens of the first epoch, or estimate them from its first families; None for a baseline."""
-    if is_baseline(config.method):
-        return None
+def count_epoch_tokens(families: FamilyDataset, renderer: TokenPathRenderer, config: EClosureConfig) -> TrainingTokens:
+    """Count the tokens of the first epoch, or estimate them from its first families."""
     # The exactness of trees is checked on the weights, so a run may fall back from the tree that auto names first.
     strategy = ScoringStrategy.TREE if config.strategy == AUTO else ScoringStrategy(config.strategy)
     dataset = ForestDataset(

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import eclose
-from eclose.training.config import describe_baseline, is_baseline
 
 _CARD = """\
 ---
@@ -16,13 +15,13 @@ pipeline_tag: text-generation
 tags:
 - eclose
 - {method}
-{tags}---
+---
 
 # {title}
 
 Trained with `eclose` {version} by the objective `{method}` to answer multi-hop
 questions over given passages: numbered steps, then `Final answer:`.
-{baseline}
+
 | setting | value |
 |---|---|
 {settings}
@@ -40,13 +39,12 @@ Switch rates and losses say how preferences follow edited inputs. They do not sa
 those (`eclose judge`). Answers are only as good as the passages given.
 """
 
-_BASELINE = """
-**A baseline, not a method of the paper:** {mark}. Its pairs are the four comparisons of a family: the response to the
-original input against that to an edited one, under each of the two inputs, for one evidence edit and the question edit.
-"""
-_OBJECTIVE_SETTINGS = ("margin_weight", "target_margin", "smoothing", "response_tokens")
-_BASELINE_SETTINGS = ("preference_beta", "simpo_gamma")
 _SETTINGS = (
+    "method",
+    "margin_weight",
+    "target_margin",
+    "smoothing",
+    "response_tokens",
     "families_per_update",
     "learning_rate",
     "num_train_epochs",
@@ -65,11 +63,9 @@ def render_model_card(trainer: Any, recipe: dict[str, Any]) -> str:
         recipe: Settings and inputs of the run; may be empty.
     """
     config: Any = trainer.config
-    baseline = is_baseline(config.method)
     model = trainer.accelerator.unwrap_model(trainer.model)
     base = getattr(model.config, "_name_or_path", "") or "unknown"
-    names = ("method", *(_BASELINE_SETTINGS if baseline else _OBJECTIVE_SETTINGS), *_SETTINGS)
-    rows = {name: f"`{getattr(config, name)}`" for name in names}
+    rows = {name: f"`{getattr(config, name)}`" for name in _SETTINGS}
     # A trainer used without a run folder has no recipe, and so no rows about files.
     rows |= _origin(model) | _data(recipe)
     rows |= {
@@ -82,8 +78,6 @@ def render_model_card(trainer: Any, recipe: dict[str, Any]) -> str:
         base=json.dumps(base, ensure_ascii=False),  # a JSON string is also a YAML string, with special characters too
         library="peft" if hasattr(model, "peft_config") else "transformers",
         method=config.method,
-        tags="- trl\n" if baseline else "",
-        baseline=_BASELINE.format(mark=describe_baseline(config.method)) if baseline else "",
         title=f"{base.rstrip('/').split('/')[-1]}, {config.method}, seed {config.seed}",
         version=eclose.__version__,
         settings="\n".join(f"| {name} | {value} |" for name, value in rows.items()),

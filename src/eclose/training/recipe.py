@@ -25,7 +25,6 @@ RESULT_NEUTRAL_SETTINGS = frozenset(
         *(
             "processes",
             "tokens_per_forward",
-            "pairs_per_forward",
             "gradient_checkpointing",
             "gradient_checkpointing_kwargs",
             "activation_checkpointing",
@@ -49,8 +48,6 @@ RESULT_NEUTRAL_SETTINGS = frozenset(
     }
 )
 """Settings that do not change the weights. An interrupted run may continue with other values of these."""
-_BASELINE_SETTINGS = frozenset({"preference_beta", "simpo_gamma"})
-"""Settings that only baselines use."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +126,7 @@ def name_planned_settings(recipe: TrainingRecipe) -> dict[str, Any]:
         for field in fields(EClosureConfig)
         if field.init and field.name not in _DERIVED and not field.name.endswith("_token")
     }
-    # Settings of baselines appear like those of Transformers: they do not change the names of the paper's methods.
-    own = EClosureConfig.__annotations__.keys() - _BASELINE_SETTINGS
+    own = EClosureConfig.__annotations__.keys()
     training = {
         name: recipe.training.get(name, default)
         for name, default in defaults.items()

@@ -7,7 +7,6 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,6 @@ from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files, hash_work_identity, read_manifest
 from eclose.training.admission import FamilyAdmission, admit_families
 from eclose.training.complete_checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE, list_checkpoints
-from eclose.training.config import describe_baseline, is_baseline
 from eclose.training.forecast import TrainingRunForecast, count_epoch_tokens, count_parameters, count_updates
 from eclose.training.log import TrainingMetricsWriter, report_phase
 from eclose.training.recipe import (
@@ -34,7 +32,7 @@ from eclose.training.recipe import (
 )
 from eclose.training.run_page import METRICS_FILE, write_run_page
 from eclose.training.session_times import TerminationCheckpoint, TrainingSessionRecorder
-from eclose.training.trainer import EClosureTrainer, RunTrainer
+from eclose.training.trainer import EClosureTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +92,8 @@ def run_training(
     run = _RunFolder(families, resolve_training_settings(recipe.model, config), out, development)
     if (manifest := run.read_finished()) is not None:
         return TrainingResult(out / "adapter", manifest.counts, True, None, [], {})
-    _require_extras(recipe.model, config.method)  # before the families are read, which may take minutes
+    if recipe.model.load_in_4bit:
+        require_4bit_support(recipe.model.model)  # before the families are read, which may take minutes
     sessions = TrainingSessionRecorder(out, config)
     report_phase(config, f"reading {families}")
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
@@ -105,7 +104,7 @@ def run_training(
         admission, held_out = run.admit(renderer, tick)
     left_out = [*admission.left_out, *_name_held_out(development, held_out)]
     report_phase(config, f"families: {admission.tally.counts()}")
-    trainer = _trainer_builder(config.method)(
+    trainer = EClosureTrainer(
         _load_model(recipe.model, config),
         config,
         admission.families,
@@ -143,7 +142,8 @@ def forecast_run(
     config = _config(recipe, out, development)
     run = _RunFolder(families, resolve_training_settings(recipe.model, config), out, development)
     finished = run.read_finished() is not None
-    _require_extras(recipe.model, config.method)
+    if recipe.model.load_in_4bit:
+        require_4bit_support(recipe.model.model)
     prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
     renderer = TokenPathRenderer(load_tokenizer(recipe.model.model, recipe.model.revision), prompt, config.max_length)
     # Without a record of the decision: it would be a file in the folder of the run.
@@ -176,24 +176,7 @@ def _name_held_out(development: Path | None, held_out: FamilyAdmission | None) -
     return [replace(record, where=f"{development.name} {record.where}") for record in held_out.left_out]
 
 
-def _require_extras(model: TrainedModelSettings, method: str) -> None:
-    """Raise where the model or the method needs a library that is not installed."""
-    if is_baseline(method) and find_spec("trl") is None:
-        raise UserError(f"method = {method}: needs trl. Run: pip install 'eclose[train,trl]'")
-    if model.load_in_4bit:
-        require_4bit_support(model.model)
-
-
-def _trainer_builder(method: str) -> Callable[..., RunTrainer]:
-    """Return what builds the trainer of a method."""
-    if not is_baseline(method):
-        return EClosureTrainer
-    from eclose.training.baselines.trainers import build_baseline_trainer  # noqa: PLC0415 - needs the trl extra
-
-    return build_baseline_trainer
-
-
-def _train(trainer: RunTrainer, termination: TerminationCheckpoint, checkpoint: Path | None, out: Path) -> None:
+def _train(trainer: EClosureTrainer, termination: TerminationCheckpoint, checkpoint: Path | None, out: Path) -> None:
     """Train from a checkpoint or from the start; raise TrainingTerminatedError where the process was terminated."""
     begin = "training from the start" if checkpoint is None else f"continuing from {checkpoint}"
     every = trainer.args.logging_steps
@@ -269,9 +252,7 @@ class _RunFolder:
     @property
     def recipe(self) -> dict[str, Any]:
         """Content of ``recipe.json``: every resolved setting, the families, and the identity of the run."""
-        method = self.settings["method"]
-        mark = {"baseline": describe_baseline(method)} if is_baseline(method) else {}
-        return {**self.settings, **mark, "inputs": self.inputs, "work": self.work}
+        return {**self.settings, "inputs": self.inputs, "work": self.work}
 
     def admit(
         self, renderer: TokenPathRenderer, tick: Callable[[], None]
@@ -332,7 +313,7 @@ class _RunFolder:
                 line = {"where": record.where, "reason": record.rejected or str(record.error)}
                 file.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
-    def write_end(self, trainer: RunTrainer, counts: RecordCounts, sessions: TrainingSessionRecorder) -> None:
+    def write_end(self, trainer: EClosureTrainer, counts: RecordCounts, sessions: TrainingSessionRecorder) -> None:
         """Draw the page of the run, then write the manifest, which marks the run as finished."""
         resources = {
             **sessions.finish(trainer.state.global_step),

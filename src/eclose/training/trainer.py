@@ -36,7 +36,7 @@ from eclose.training.complete_checkpoints import (
     COMPLETE_MARKER_FILE,
     remove_safety_checkpoints,
 )
-from eclose.training.config import AUTO, is_baseline
+from eclose.training.config import AUTO
 from eclose.training.evaluation.held_out_replies import HeldOutReplyEvaluator, choose_held_out_families
 from eclose.training.log import TrainingLogMeans, install_training_progress
 from eclose.training.loss.family_losses import compute_family_losses
@@ -211,8 +211,6 @@ class EClosureTrainer(RunTrainer):
         if processing_class is None:
             raise SettingError("processing_class: pass the model's tokenizer.")
         check_processes(args)
-        if is_baseline(args.method):
-            raise SettingError(f"method = {args.method}: is trained by TRL; use baselines.trainers, or eclose train.")
         if args.ddp_find_unused_parameters is None:
             args.ddp_find_unused_parameters = False  # every forward pass uses all parameters
         # For the reports of Transformers; what an update contains is decided by the sampler.

@@ -9,7 +9,6 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "accelerate": ("train",),
     "aiohttp": ("chat", "world"),
     "argon2": ("annotate",),
-    "datasets": ("trl",),  # comes with trl
     "fastapi": ("annotate",),
     "genai_prices": ("prices",),
     "h11": ("annotate",),  # comes with uvicorn
@@ -29,7 +28,6 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "starlette": ("annotate",),  # comes with fastapi
     "torch": ("train",),
     "transformers": ("train",),
-    "trl": ("trl",),
     "uvicorn": ("annotate",),
     "xllamacpp": ("local",),
     "yaml": ("chat", "train"),

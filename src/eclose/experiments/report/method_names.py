@@ -17,12 +17,8 @@ METHOD_NAMES = {
     "e_closure-T": "w/o T",
     "e_closure-C": "w/o C",
     "e_closure-one_sided": "One-sided",
-    "dpo": "DPO*",
-    "simpo": "SimPO*",
 }
 """Names of the methods in tables, by their names in recipes."""
-BASELINE_NAMES = ("DPO*", "SimPO*")
-BASELINE_NOTE = "* Trained by TRL on pairs of whole responses; not a method of the paper."
 
 
 def name_method(method: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eclose.core.preference_comparisons import Edge
 from eclose.diagnosis.report.number_format import DASH
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell
-from eclose.experiments.report.method_names import BASELINE_NAMES, BASELINE_NOTE, REFERENCE_METHOD
+from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import (
     ALL_METRICS,
     COUNTERFACTUAL,
@@ -64,15 +63,7 @@ def build_experiment_tables(report: ExperimentReport) -> tuple[ReportTable, ...]
         tables.append(_build_cost_table(report.cost))
     if claims := _build_claims_table(report):
         tables.append(claims)
-    return tuple(map(mark_baselines, tables))
-
-
-def mark_baselines(table: ReportTable) -> ReportTable:
-    """Return the table with a note on baselines if one of its heads or rows names one."""
-    names = {*table.heads, *(row[0].text for row in table.rows), *(name for name, _ in table.spans)}
-    # A row may name a backbone and a seed behind the method.
-    baseline = any(name.startswith(BASELINE_NAMES) for name in names)
-    return replace(table, note=f"{table.note} {BASELINE_NOTE}".strip()) if baseline else table
+    return tuple(tables)
 
 
 def _build_claims_table(report: ExperimentReport) -> ReportTable | None:

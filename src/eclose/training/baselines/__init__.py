@@ -1,1 +1,0 @@
-"""Baselines that are not methods of the paper: preference optimization by TRL on the same families."""
