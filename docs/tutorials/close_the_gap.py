@@ -75,7 +75,7 @@ result = eclose.train(
 result.counts
 
 # %% [markdown]
-# `adapter/metrics.jsonl` is written as it goes, and `adapter/run.html` shows it as curves.
+# `adapter/metrics.jsonl` is written as it goes.
 #
 # ## Test what it prefers
 #

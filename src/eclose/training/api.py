@@ -20,7 +20,6 @@ from eclose.store.records.outcome_counts import RecordCounter, RecordCounts
 from eclose.store.runs.family_files import FamilyInput, FamilySplit, open_families, write_family_lines
 from eclose.store.runs.folder import DEVELOPMENT, FAMILIES_FILE
 from eclose.store.runs.step import PipelineStep, companion_file_path
-from eclose.training.run_page import METRICS_FILE, write_run_page
 from eclose.training.switch_test import (
     SWITCH_SEED,
     FamilySwitchScores,
@@ -209,7 +208,7 @@ def select(
     folder = Path(run)
     origin = read_training_origin(folder, model)
     values, _ = read_families(families, hub=hub)
-    selection = select_checkpoint(
+    return select_checkpoint(
         folder,
         values,
         CheckpointReplySettings(origin, engine, max_new_tokens),
@@ -219,10 +218,6 @@ def select(
         force=force,
         on_checkpoint=on_checkpoint,
     )
-    # Checkpoints may have been copied without the log of their run.
-    if (folder / METRICS_FILE).is_file():
-        write_run_page(folder)
-    return selection
 
 
 def _make_responder(

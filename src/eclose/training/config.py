@@ -86,21 +86,6 @@ class EClosureConfig(TrainingArguments):
     strategy: str = _setting(AUTO, "Sharing of computation between the scores of a family: auto, tree, dedup or naive.")
     backend: str = _setting(AUTO, "Attention of tree scoring: auto, sdpa, columns or flex.")
     processes: int | None = _setting(None, "Number of processes this run must have; the run stops if it has another.")
-    evaluate_families: int = _setting(
-        0,
-        "Held-out families whose three inputs are answered greedily with every evaluation, for accuracy and missing "
-        "answers in the log. 0 for none, the default, because generation may take longer than the epoch: 16 show a "
-        "trend, and eclose select answers all. Changes no weights. One process generates while others wait.",
-    )
-    evaluate_max_new_tokens: int = _setting(512, "Longest of these replies in tokens.")
-    evaluate_judge: str | None = _setting(
-        None,
-        "Judge of these replies, for TRR and LGG in the log: a model or an address as eclose judge --judge takes it, "
-        "without inspect/. The address of eclose world serve is the oracle of world families.",
-    )
-    evaluate_budget: float | None = _setting(
-        None, "Most that the judge may cost over the whole run, in USD; later replies are then not judged."
-    )
 
     # Settings of Transformers with other defaults: those of the paper, or what families need.
     num_train_epochs: float = _setting(5.0, "Passes over the families.")
@@ -171,22 +156,11 @@ class EClosureConfig(TrainingArguments):
                 yield f"{name} = {getattr(self, name)}: must be at least 1"
         for name in ("target_margin", "smoothing"):
             yield from _edge_problems(name, getattr(self, name))
-        yield from self._evaluation_problems()
         if self.margin_weight < 0:
             yield f"margin_weight = {self.margin_weight}: must not be negative"
         for name, (value, advice) in _FIXED.items():
             if getattr(self, name) != value:
                 yield f"{name}: {advice}"
-
-    def _evaluation_problems(self) -> Iterator[str]:
-        if self.evaluate_families < 0:
-            yield f"evaluate_families = {self.evaluate_families}: must not be negative"
-        if self.evaluate_max_new_tokens < 1:
-            yield f"evaluate_max_new_tokens = {self.evaluate_max_new_tokens}: must be at least 1"
-        if self.evaluate_judge and not self.evaluate_families:
-            yield "evaluate_judge: there are no replies to judge; set evaluate_families"
-        if self.evaluate_budget is not None and not self.evaluate_judge:
-            yield "evaluate_budget: only a judge costs money; set evaluate_judge"
 
 
 def _per_edge(value: float | Mapping[str, float], edge: str) -> float:

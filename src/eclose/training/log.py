@@ -11,9 +11,7 @@ import torch
 from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerCallback
 
 from eclose.core.preference_comparisons import Direction, Edge
-from eclose.diagnosis.report.number_format import format_percent
 from eclose.store.records.atomic import AtomicFile
-from eclose.training.run_page import METRICS_FILE, REPLY_METRICS_PREFIX, REPLY_RATES, write_run_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
 
     from eclose.training.batching import FamilyForest
     from eclose.training.objective import FamilyLoss
+
+METRICS_FILE = "metrics.jsonl"
 
 
 class TrainingLogMeans:
@@ -124,11 +124,6 @@ def _format_training_log(logs: dict[str, Any], step: int, last_step: int) -> str
     ]
     if switches:
         parts.append("switch " + " ".join(switches))
-    parts += [
-        f"{label} {format_percent(logs[name])} %"
-        for label, figure in REPLY_RATES.items()
-        if (name := f"{prefix}{REPLY_METRICS_PREFIX}{figure}") in logs
-    ]
     if not prefix and "grad_norm" in logs:
         parts.append(f"gradient {logs['grad_norm']:.3g}")
     return "  ".join(parts)
@@ -172,7 +167,7 @@ def install_training_progress(trainer: Trainer) -> None:
 
 
 class TrainingMetricsWriter(TrainerCallback):
-    """Callback that appends every line of the log to ``metrics.jsonl``, and draws the page of the run at checkpoints.
+    """Callback that appends every line of the log to ``metrics.jsonl``.
 
     A checkpoint holds the log up to its update. A resumed run starts the file again from there, so lines of updates
     that are computed again are neither lost nor doubled.
@@ -196,11 +191,6 @@ class TrainingMetricsWriter(TrainerCallback):
             # Closed after each line: the operating system has all of it, whatever happens to this process.
             with path.open("ab") as file:
                 file.write(_encode_log_line(state.log_history[-1]))
-
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Draw the page of the run up to a checkpoint."""
-        if state.is_world_process_zero:
-            write_run_page(self._folder)
 
 
 def _encode_log_line(line: Mapping[str, Any]) -> bytes:

@@ -59,17 +59,17 @@ def render_model_card(trainer: Any, recipe: dict[str, Any]) -> str:
     """Return the card of a model in its present state.
 
     Args:
-        trainer: The trainer of the model, a ``RunTrainer``.
+        trainer: The ``EClosureTrainer`` of the model.
         recipe: Settings and inputs of the run; may be empty.
     """
-    config: Any = trainer.config
+    config: Any = trainer.args
     model = trainer.accelerator.unwrap_model(trainer.model)
     base = getattr(model.config, "_name_or_path", "") or "unknown"
     rows = {name: f"`{getattr(config, name)}`" for name in _SETTINGS}
     # A trainer used without a run folder has no recipe, and so no rows about files.
     rows |= _origin(model) | _data(recipe)
     rows |= {
-        "families": f"{trainer.family_count:,}",
+        "families": f"{len(trainer.train_dataset):,}",
         "updates so far": f"{trainer.state.global_step:,}",
         "scoring": trainer.scoring,
         "weights in": trainer.dtype,

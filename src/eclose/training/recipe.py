@@ -43,8 +43,6 @@ RESULT_NEUTRAL_SETTINGS = frozenset(
             "ddp_timeout",
             "per_device_eval_batch_size",
         ),
-        # Evaluation leaves weights and random numbers as they were.
-        *("evaluate_families", "evaluate_max_new_tokens", "evaluate_judge", "evaluate_budget"),
     }
 )
 """Settings that do not change the weights. An interrupted run may continue with other values of these."""

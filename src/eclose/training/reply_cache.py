@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.answers import match_any_answer
 from eclose.core.edit_selection import select_fixed_edit
-from eclose.core.family import Family, View, ViewKind
+from eclose.core.family import Family, ViewKind
 from eclose.core.identity import canonical_json
 from eclose.core.response import parse_completion
 from eclose.errors import RecordError
@@ -40,21 +40,13 @@ class CheckpointQuestion:
     """Correct answer and its aliases."""
 
 
-def list_checkpoint_views(family: Family) -> tuple[tuple[View, tuple[str, ...]], ...]:
-    """Return the three views of a family that checkpoints are asked about, each with the aliases of its answer."""
-    # Aliases are those of the source's answer; answers to edited inputs have none.
-    return (
-        (family.gold, family.source.aliases),
-        (select_fixed_edit(family).view, ()),
-        (family.question_edit.view, ()),
-    )
-
-
 def build_checkpoint_questions(
     family: Family, prompt: ResponsePrompt, decoding: Decoding
 ) -> Iterator[CheckpointQuestion]:
     """Yield the three inputs of a family."""
-    for view, aliases in list_checkpoint_views(family):
+    # Aliases are those of the source's answer; answers to edited inputs have none.
+    edits = (select_fixed_edit(family), family.question_edit)
+    for view, aliases in ((family.gold, family.source.aliases), *((edit.view, ()) for edit in edits)):
         messages = tuple(prompt.messages(view.question, view.evidence))
         yield CheckpointQuestion(family.id, view.kind, Request(messages, decoding), (view.answer, *aliases))
 

@@ -23,14 +23,13 @@ from eclose.store.runs.manifest import Manifest, hash_files, hash_work_identity,
 from eclose.training.admission import FamilyAdmission, admit_families
 from eclose.training.complete_checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE, list_checkpoints
 from eclose.training.forecast import TrainingRunForecast, count_epoch_tokens, count_parameters, count_updates
-from eclose.training.log import TrainingMetricsWriter, report_phase
+from eclose.training.log import METRICS_FILE, TrainingMetricsWriter, report_phase
 from eclose.training.recipe import (
     TrainingRecipe,
     describe_setting_differences,
     resolve_training_settings,
     result_deciding_settings,
 )
-from eclose.training.run_page import METRICS_FILE, write_run_page
 from eclose.training.session_times import TerminationCheckpoint, TrainingSessionRecorder
 from eclose.training.trainer import EClosureTrainer
 
@@ -201,9 +200,6 @@ def _config(recipe: TrainingRecipe, out: Path, development: Path | None) -> EClo
     evaluation = recipe.training.get("eval_strategy")
     if not development and evaluation not in (None, "no"):
         raise UserError(f"eval_strategy = {evaluation!r}: there are no families to evaluate on. Pass --development.")
-    if recipe.training.get("evaluate_families") and (not development or evaluation == "no"):
-        missing = "--development" if not development else "another eval_strategy than no"
-        raise UserError(f"evaluate_families: no held-out families are evaluated. Pass {missing}.")
     bar = not recipe.training.get("disable_tqdm", not sys.stderr.isatty())
     strategy = evaluation or ("epoch" if development else "no")
     return recipe.config(out, eval_strategy=strategy, disable_tqdm=not bar)
@@ -314,14 +310,12 @@ class _RunFolder:
                 file.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
     def write_end(self, trainer: EClosureTrainer, counts: RecordCounts, sessions: TrainingSessionRecorder) -> None:
-        """Draw the page of the run, then write the manifest, which marks the run as finished."""
+        """Write the manifest, which marks the run as finished."""
         resources = {
             **sessions.finish(trainer.state.global_step),
             "scoring": trainer.scoring,
             "dtype": trainer.dtype,
         }
-        write_run_page(self.out)
-        # The manifest is written last: a run without one is continued.
         outputs = hash_files([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / METRICS_FILE])
         manifest = Manifest("train", self.deciding, self.hashes, outputs, counts, run=resources)
         manifest.write(self.out / "manifest.json")

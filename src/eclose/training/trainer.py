@@ -10,6 +10,7 @@ import warnings
 from contextlib import AbstractContextManager, nullcontext
 from math import ceil
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from transformers import Trainer, TrainerCallback, set_seed
 from transformers.trainer_utils import EvalLoopOutput, SaveStrategy, rotate_checkpoints
 from transformers.training_args import OptimizerNames
 
-from eclose.core.response import ResponseSource
 from eclose.errors import SettingError
 from eclose.likelihood.exactness_check import ScoringChoice, choose_scoring_strategy, set_model_attention
 from eclose.likelihood.render import TokenPathRenderer
@@ -37,7 +37,6 @@ from eclose.training.complete_checkpoints import (
     remove_safety_checkpoints,
 )
 from eclose.training.config import AUTO
-from eclose.training.evaluation.held_out_replies import HeldOutReplyEvaluator, choose_held_out_families
 from eclose.training.log import TrainingLogMeans, install_training_progress
 from eclose.training.loss.family_losses import compute_family_losses
 from eclose.training.model_card import render_model_card
@@ -72,120 +71,16 @@ class EpochCheckpoints(TrainerCallback):
             control.should_save = True
 
 
-class RunTrainer(Trainer):
-    """Trainer that writes the checkpoints of a training run and answers held-out inputs when it evaluates.
-
-    The base of the paper's objectives and, beside a trainer of TRL, of baselines.
-    """
-
-    args: Any
-    model: Any
-    recipe: dict[str, Any]
-    """Every setting and input of a run in a folder, written beside each adapter and onto its card."""
-    reply_evaluator: HeldOutReplyEvaluator | None = None
-    config: EClosureConfig
-    family_count: int
-    """Number of families to train on."""
-
-    @property
-    def scoring(self) -> str:
-        """How scores are computed."""
-        return "one sequence per response, by TRL"
-
-    def _prepare_run(self, config: EClosureConfig, held_out: FamilyDataset | None, family_count: int) -> None:
-        """Add callbacks and the evaluation of replies; to be called at the end of construction."""
-        self.recipe = {}
-        self.config, self.family_count = config, family_count
-        identity = {"method": config.method, "seed": config.seed, "backbone": self._backbone}
-        # Trackers read both when training begins.
-        self.args.run_identity = identity
-        self.args.run_name = self.args.run_name or f"{self._backbone} {config.method} {config.seed}"
-        if config.evaluate_families and held_out:
-            self.reply_evaluator = _build_reply_evaluator(config, held_out)
-            if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-                raise SettingError(
-                    "evaluate_families: one process cannot generate with weights that are split between several. "
-                    "Leave it out, and compare checkpoints with eclose select."
-                )
-        self.add_callback(EpochCheckpoints)
-        install_training_progress(self)
-
-    @property
-    def dtype(self) -> str:
-        """Precision of the weights in memory, which says what the setting ``auto`` came to."""
-        return str(self.accelerator.unwrap_model(self.model).dtype).removeprefix("torch.")
-
-    @property
-    def _backbone(self) -> str:
-        """Name of the weights in tables."""
-        config = self.accelerator.unwrap_model(self.model).config
-        return model_table_name(getattr(config, "_name_or_path", "") or "model")
-
-    # ---- evaluation ----
-
-    def _evaluate_replies(self, metric_key_prefix: str) -> dict[str, float]:
-        """Return the figures of the replies to held-out inputs; empty where none are asked for.
-
-        The first process generates, and the others wait for its figures: all decide alike which checkpoint is best.
-        """
-        if self.reply_evaluator is None:
-            return {}
-        figures: list[dict[str, float]] = [{}]
-        if self.args.process_index == 0:
-            model = self.accelerator.unwrap_model(self.model)
-            source, step = ResponseSource(self._backbone, self.config.method, self.args.seed), self.state.global_step
-            figures = [self.reply_evaluator.evaluate(model, self.processing_class, source, step)]
-        if self.args.world_size > 1:
-            broadcast_object_list(figures)
-        return {f"{metric_key_prefix}_{name}": value for name, value in figures[0].items()}
-
-    # ---- checkpoints ----
-
-    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
-        if self.args.should_save:
-            (folder / COMPLETE_MARKER_FILE).unlink(missing_ok=True)
-        # Older checkpoints are removed only once this one is complete: with a limit of one, a crash in between would
-        # leave none.
-        limit, self.args.save_total_limit = self.args.save_total_limit, None
-        super()._save_checkpoint(model, trial)
-        self.args.save_total_limit = limit
-        self.accelerator.wait_for_everyone()
-        if self.args.should_save and folder.is_dir():
-            # Written again, because the settings were saved while the limit was unset.
-            (folder / "training_args.json").write_text(_json(self.args), encoding="utf-8")
-            with AtomicFile(folder / COMPLETE_MARKER_FILE) as file:
-                marker = {"step": self.state.global_step, "epoch": self.state.epoch, "candidate": self._is_candidate()}
-                file.write(json.dumps(marker).encode())
-            remove_safety_checkpoints(folder, self.state.best_model_checkpoint)
-            rotate_checkpoints(str(folder.parent), limit, self.state.best_model_checkpoint, use_mtime=True)
-
-    def _is_candidate(self) -> bool:
-        """Return whether a checkpoint of this update is compared by selection: at ends of epochs and of training."""
-        complete_epoch = float(self.state.epoch or 0).is_integer()
-        best = self.args.save_strategy == SaveStrategy.BEST and not self.control.should_training_stop
-        return complete_epoch or best or self.state.global_step >= self.state.max_steps
-
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        super()._save(output_dir, state_dict)
-        folder = Path(output_dir or str(self.args.output_dir))
-        # Settings as JSON: a pickle is neither readable nor safe to open.
-        (folder / "training_args.bin").unlink(missing_ok=True)  # written by Transformers
-        (folder / "training_args.json").write_text(_json(self.args), encoding="utf-8")
-        (folder / "README.md").write_text(render_model_card(self, self.recipe), encoding="utf-8")
-        if self.recipe:
-            (folder / CHECKPOINT_RECIPE_FILE).write_text(
-                json.dumps(self.recipe, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-            )
-
-
-class EClosureTrainer(RunTrainer):
+class EClosureTrainer(Trainer):
     """Trainer of any of the paper's objectives on families, each in one forward pass where the model allows it."""
 
     # The loss is normalised by the families of the complete update, so Transformers must not divide it again.
     loss_is_scaled_for_ga = True
     args: EClosureConfig
+    model: Any
     train_dataset: Any
+    recipe: dict[str, Any]
+    """Every setting and input of a run in a folder, written beside each adapter and onto its card."""
 
     def __init__(
         self,
@@ -240,13 +135,28 @@ class EClosureTrainer(RunTrainer):
         if self.choice.message and args.process_index == 0:
             warnings.warn(self.choice.message, stacklevel=2)
         self._log_means = TrainingLogMeans()
-        held_out: Any = self.eval_dataset
-        self._prepare_run(args, held_out, len(self.train_dataset))
+        self.recipe = {}
+        # Trackers read both when training begins.
+        args.run_identity = MappingProxyType({"method": args.method, "seed": args.seed, "backbone": self._backbone})
+        args.run_name = args.run_name or f"{self._backbone} {args.method} {args.seed}"
+        self.add_callback(EpochCheckpoints)
+        install_training_progress(self)
 
     @property
     def scoring(self) -> str:
         """Name of the scoring strategy."""
         return self.choice.name
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the weights in memory, which says what the setting ``auto`` came to."""
+        return str(self.accelerator.unwrap_model(self.model).dtype).removeprefix("torch.")
+
+    @property
+    def _backbone(self) -> str:
+        """Name of the weights in tables."""
+        config = self.accelerator.unwrap_model(self.model).config
+        return model_table_name(getattr(config, "_name_or_path", "") or "model")
 
     # ---- families ----
 
@@ -391,7 +301,6 @@ class EClosureTrainer(RunTrainer):
                     self._weighted_loss(model, forest)
         means = self._log_means.take(self.accelerator)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in means.items()}
-        metrics |= self._evaluate_replies(metric_key_prefix)
         self._log_means = training_means
         families = len(dataloader.dataset)  # type: ignore[arg-type]
         return EvalLoopOutput(predictions=np.empty(0), label_ids=None, metrics=metrics, num_samples=families)
@@ -409,6 +318,45 @@ class EClosureTrainer(RunTrainer):
         parameters: int = sum(parameter.numel() for parameter in self.model.parameters())
         tokens: int = sum(forest.tokens for forest in inputs)
         return 6 * parameters * tokens
+
+    # ---- checkpoints ----
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
+        if self.args.should_save:
+            (folder / COMPLETE_MARKER_FILE).unlink(missing_ok=True)
+        # Older checkpoints are removed only once this one is complete: with a limit of one, a crash in between would
+        # leave none.
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        super()._save_checkpoint(model, trial)
+        self.args.save_total_limit = limit
+        self.accelerator.wait_for_everyone()
+        if self.args.should_save and folder.is_dir():
+            # Written again, because the settings were saved while the limit was unset.
+            (folder / "training_args.json").write_text(_json(self.args), encoding="utf-8")
+            with AtomicFile(folder / COMPLETE_MARKER_FILE) as file:
+                marker = {"step": self.state.global_step, "epoch": self.state.epoch, "candidate": self._is_candidate()}
+                file.write(json.dumps(marker).encode())
+            remove_safety_checkpoints(folder, self.state.best_model_checkpoint)
+            rotate_checkpoints(str(folder.parent), limit, self.state.best_model_checkpoint, use_mtime=True)
+
+    def _is_candidate(self) -> bool:
+        """Return whether a checkpoint of this update is compared by selection: at ends of epochs and of training."""
+        complete_epoch = float(self.state.epoch or 0).is_integer()
+        best = self.args.save_strategy == SaveStrategy.BEST and not self.control.should_training_stop
+        return complete_epoch or best or self.state.global_step >= self.state.max_steps
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        super()._save(output_dir, state_dict)
+        folder = Path(output_dir or str(self.args.output_dir))
+        # Settings as JSON: a pickle is neither readable nor safe to open.
+        (folder / "training_args.bin").unlink(missing_ok=True)  # written by Transformers
+        (folder / "training_args.json").write_text(_json(self.args), encoding="utf-8")
+        (folder / "README.md").write_text(render_model_card(self, self.recipe), encoding="utf-8")
+        if self.recipe:
+            (folder / CHECKPOINT_RECIPE_FILE).write_text(
+                json.dumps(self.recipe, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+            )
 
 
 def _choose_scoring(model: Any, args: EClosureConfig) -> ScoringChoice:
@@ -448,22 +396,6 @@ def _choose_unchecked(args: EClosureConfig) -> ScoringChoice:
     strategy = ScoringStrategy.DEDUP if args.strategy == AUTO else ScoringStrategy(args.strategy)
     message = f"scored path by path, not by tree: {reason}. For trees leave --deepspeed out and start with: {launch}"
     return ScoringChoice(strategy, AttentionBackend.SDPA, message)
-
-
-def _build_reply_evaluator(config: EClosureConfig, held_out: FamilyDataset) -> HeldOutReplyEvaluator:
-    prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
-    judge = None
-    if config.evaluate_judge:
-        from eclose.training.evaluation.reply_judge import ReplyJudge  # noqa: PLC0415 - needs the chat extra
-
-        judge = ReplyJudge.named(config.evaluate_judge, config.evaluate_budget).judge
-    return HeldOutReplyEvaluator(
-        choose_held_out_families(held_out, config.evaluate_families),
-        prompt,
-        config.evaluate_max_new_tokens,
-        Path(str(config.output_dir)),
-        judge,
-    )
 
 
 def _as_dataset(dataset: Any) -> Any:
