@@ -12,7 +12,7 @@ hold the careful judge; nothing but the judge itself can hold the naive one.
     python campaigns/injection.py
     python campaigns/injection.py --cases 500 --texts 20                        a quick look
     python campaigns/injection.py --cases 0 --texts 8 --judge http://127.0.0.1:8643/v1
-                                     a real model too, such as that of python -m eclose.models.local.serve (slow)
+                                     a real model too, such as that of campaigns/servers/llama_cpp.py (slow)
 """
 
 from __future__ import annotations

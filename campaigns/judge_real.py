@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 SETS = {HUMAN: human_set, BROKEN: broken_set, ROSCOE: roscoe_set}
 LEDGER = "ledger.sqlite"
+SERVER = Path(__file__).with_name("servers") / "llama_cpp.py"
 DEADLINE = 3_600.0
 """Timeout of a call in seconds; a small machine is slow."""
 SAY_EVERY = 60.0
@@ -86,7 +87,7 @@ def serving(options: argparse.Namespace) -> Iterator[str]:
     sizes = {"--port": 0, "--threads": options.threads, "--parallel": options.parallel, "--context": options.context}
     words = [str(word) for pair in sizes.items() for word in pair]
     weights = [] if options.model_file is None else [str(options.model_file)]
-    command = [sys.executable, "-m", "eclose.models.local.serve", *weights, *words]
+    command = [sys.executable, str(SERVER), *weights, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import set_seed
+from transformers import DynamicCache, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
@@ -38,7 +38,6 @@ from eclose.detection.study_statistics import list_study_groups
 from eclose.models.interface import Decoding, FinishReason, Request
 from eclose.models.load_weights import load_adapter, load_causal_model, load_tokenizer
 from eclose.models.local.chat_template import decode_reply_tokens, find_stop_ids, tokenize_prompt
-from eclose.models.local.fast_decoding import GROUPED_SDPA, build_buffered_cache
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.records.jsonl import encode_json_line, read_records, write_records
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
@@ -158,7 +157,7 @@ class Sampler:
 
     def __init__(self, model: Any, tokenizer: Any, settings: Settings) -> None:
         self._model = model
-        self._model.set_attn_implementation(GROUPED_SDPA)
+        self._model.set_attn_implementation("sdpa")
         self._tokenizer = tokenizer
         self._settings = settings
         self._stops = find_stop_ids(tokenizer, model.generation_config)
@@ -198,8 +197,7 @@ class Sampler:
         # Padding sees itself, since a row without any key has no softmax.
         causal = torch.ones(width, width, dtype=torch.bool).tril()
         seen = (given[:, None] & causal | torch.eye(width, dtype=torch.bool))[:, None]  # (prompt, 1, query, key)
-        room = width + samples * self._settings.max_tokens
-        cache = build_buffered_cache(self._model.config, room)
+        cache = DynamicCache(config=self._model.config)
         logits = self._forward(tokens, seen, positions, cache, last=True).expand(-1, samples, -1)
         prompt_seen = given[:, None, None].expand(-1, 1, samples, -1)
         own = torch.eye(samples, dtype=torch.bool)[None, None]

@@ -43,7 +43,6 @@ CHECKS = {
     "experiment": "python -m snakemake --version",
     "figures": "eclose report demo --format figures",
     "inspect": "python -c 'import eclose.integrations.inspect.registry'",
-    "local": "python -c 'import eclose.models.local.serve, xllamacpp'",
     "parquet": "eclose data split demo --out parts",
     "postgres": "python -c 'import psycopg; psycopg.pq.version()'",
     "prices": "python -c 'import eclose.calls.prices, genai_prices'",

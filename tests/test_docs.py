@@ -81,7 +81,7 @@ def test_the_paper_index_points_at_what_exists(row):
 def test_the_lock_holds_what_the_project_asks_for():
     """requirements/dev.in repeats pyproject.toml; neither may drift."""
     project = (ROOT / "pyproject.toml").read_text("utf-8")
-    extras = "annotate|chat|experiment|figures|inspect|local|parquet|postgres|prices|ray|train|world"
+    extras = "annotate|chat|experiment|figures|inspect|parquet|postgres|prices|ray|train|world"
     lists = rf"^(?:dependencies|{extras}|dev|requires) = \[(.*?)\]$"
     sections = re.findall(lists, project, re.MULTILINE | re.DOTALL)
     names = [name for part in sections for name in re.findall(r'"([][A-Za-z0-9_.<>=-]+)"', part)]

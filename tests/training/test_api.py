@@ -9,22 +9,17 @@ from typer.testing import CliRunner
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytest.importorskip("peft", reason="needs the train extra")
 
-from tests.calls.ray.cluster import cluster
 from tests.models import tiny
 from tests.tiny_models import model, tokenizer
 from tests.training.small import short_families, small_model, small_tokenizer
 
 import eclose
-from eclose.calls.ray.workers import RaySettings
 from eclose.cli.main import app
 from eclose.store.records.families_parquet import write_families_parquet
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.world.make.families import make_world_families
 
 pytestmark = pytest.mark.torch
-
-__all__ = ["cluster"]
-
 
 def command(*words, codes=(0,)):
     result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
@@ -83,44 +78,6 @@ def test_select_writes_what_the_command_writes(tmp_path):
     assert not selection.has_answers
     replies = [(tmp_path / name / "selection.replies.jsonl").read_bytes() for name in ("python", "command")]
     assert replies[0] == replies[1]
-
-
-@pytest.mark.slow
-def test_two_devices_select_what_one_does(tmp_path):
-    weights, families = write_checkpoints(tmp_path, ("one", "two"), (4, 8, 12), families=2)
-    names = []
-    eclose.select(tmp_path / "one", families, max_new_tokens=6)
-    eclose.select(tmp_path / "two", families, max_new_tokens=6, devices=2, on_checkpoint=names.append)
-    assert names == ["checkpoint-4", "checkpoint-8", "checkpoint-12"]
-    for file in ("selection.json", "selection.replies.jsonl"):
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
-    # Finished checkpoints are not generated again.
-    names.clear()
-    eclose.select(tmp_path / "two", families, max_new_tokens=6, devices=2, on_checkpoint=names.append)
-    assert names == []
-    config = json.loads((weights / "config.json").read_text())
-    (weights / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 8}))
-    with pytest.raises(eclose.UserError, match=r"family .*Gold: .*leave no room for a reply in a context of 8"):
-        eclose.select(tmp_path / "two", families, max_new_tokens=7, devices=2, force=True)
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-def test_ray_workers_select_what_one_process_does(cluster, tmp_path):
-    _, families = write_checkpoints(tmp_path, ("one", "many"), (4, 8), families=1)
-    eclose.select(tmp_path / "one", families, max_new_tokens=4)
-    eclose.select(tmp_path / "many", families, max_new_tokens=4, ray=RaySettings(workers=2))
-    for file in ("selection.json", "selection.replies.jsonl"):
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "many" / file).read_bytes()
-
-
-def test_devices_that_do_not_fit_are_refused(tmp_path):
-    (tmp_path / "recipe.json").write_text(json.dumps({"model": "m"}))
-    families = short_families(1)
-    with pytest.raises(eclose.SettingError, match="vLLM spreads a model over GPUs by itself"):
-        eclose.select(tmp_path, families, engine="vllm", devices=2)
-    with pytest.raises(eclose.SettingError, match="--devices two: give a number"):
-        command("select", tmp_path, "--families", write_one(tmp_path), "--devices", "two")
 
 
 def write_one(folder):

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.model_options import CallEngine, RayAddress, Workers, make_ray_settings
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     escape_invisible,
@@ -32,7 +31,6 @@ class InferenceEngine(StrEnum):
 
     TRANSFORMERS = "transformers"
     VLLM = "vllm"
-    RAY = "ray"
 
 
 def select(
@@ -48,25 +46,13 @@ def select(
         str | None,
         typer.Option(help="Name or folder of the weights.  [default: as in the run's recipe]", show_default=False),
     ] = None,
-    engine: Annotated[
-        InferenceEngine, typer.Option(help="What runs the model; ray runs transformers on the workers of a cluster.")
-    ] = InferenceEngine.TRANSFORMERS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
+    engine: Annotated[InferenceEngine, typer.Option(help="What runs the model.")] = InferenceEngine.TRANSFORMERS,
     max_new_tokens: Annotated[
         int, typer.Option(min=1, help="Longest reply in tokens; a truncated reply counts as wrong.")
     ] = 512,
     batch_tokens: Annotated[
         int, typer.Option(min=1, help="Tokens of a batch, prompts and replies (transformers only). Changes no result.")
     ] = 32_768,
-    devices: Annotated[
-        str,
-        typer.Option(
-            metavar="N|auto",
-            help="Devices that checkpoints are spread over, each in a process; auto is every GPU (transformers only). "
-            "Changes no result.",
-        ),
-    ] = "1",
     force: Annotated[
         bool, typer.Option("--force", help="Select again although it was done with other settings.")
     ] = False,
@@ -88,8 +74,6 @@ def select(
     from eclose.training.api import read_families
     from eclose.training.api import select as select_checkpoint
 
-    on_ray = engine is InferenceEngine.RAY
-
     # Read before the weights are loaded, so that a wrong file is refused at once.
     values, counts = read_families(families, hub=hub)
     with _show_progress() as (on_checkpoint, on_replies):
@@ -97,11 +81,9 @@ def select(
             run,
             values,
             model=model,
-            engine="vllm" if engine is InferenceEngine.VLLM else "transformers",
-            ray=make_ray_settings(CallEngine.RAY if on_ray else CallEngine.PROCESS, workers, ray_address),
+            engine=engine.value,
             max_new_tokens=max_new_tokens,
             batch_tokens=batch_tokens,
-            devices=_parse_devices(devices),
             force=force,
             on_checkpoint=on_checkpoint,
             on_replies=on_replies,
@@ -112,16 +94,6 @@ def select(
     _print_selection(selection, len(values))
     # Without any answer all scores are 0 and the first checkpoint would win by the rule for ties: nothing was measured.
     raise typer.Exit(QUARANTINED_EXIT_CODE if counts.quarantined or not selection.has_answers else 0)
-
-
-def _parse_devices(text: str) -> int | Literal["auto"]:
-    from eclose.errors import SettingError
-
-    if text == "auto":
-        return "auto"
-    if not text.isdecimal() or not int(text):
-        raise SettingError(f"--devices {text}: give a number of devices, or auto.")
-    return int(text)
 
 
 @contextmanager

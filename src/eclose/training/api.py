@@ -37,12 +37,11 @@ from eclose.training.switch_test import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from eclose.calls.ray.workers import RaySettings
     from eclose.core.family import Family
     from eclose.store.records.jsonl import ReadRecord
     from eclose.training.forecast import TrainingRunForecast
     from eclose.training.run import TrainingResult
-    from eclose.training.select import AdaptableModel, CheckpointResponder, Selection, TrainingOrigin
+    from eclose.training.select import AdaptableModel, Selection, TrainingOrigin
 
 
 def require_torch(purpose: str) -> None:
@@ -172,8 +171,6 @@ def select(
     engine: Literal["transformers", "vllm"] = "transformers",
     max_new_tokens: int = 512,
     batch_tokens: int = 32_768,
-    devices: int | Literal["auto"] = 1,
-    ray: RaySettings | None = None,
     force: bool = False,
     on_checkpoint: Callable[[str], None] = lambda _name: None,
     on_replies: Callable[[int, int], None] = lambda _count, _total: None,
@@ -190,12 +187,9 @@ def select(
         engine: What runs the model.
         max_new_tokens: Longest reply in tokens; a truncated reply counts as wrong.
         batch_tokens: Tokens of a batch, prompts and replies; Transformers only. Changes no result.
-        devices: Number of devices that checkpoints are spread over, each in a process, or ``auto`` for every GPU;
-            Transformers only. Processes import the script that calls this: guard it with ``__name__ == "__main__"``.
-        ray: Workers of a Ray cluster that checkpoints are spread over; Transformers only. Changes no result.
         force: Select again although it was done with other settings.
         on_checkpoint: Called with the name of each checkpoint whose replies are generated.
-        on_replies: Called with the number of replies so far and in total; not with several devices or on Ray.
+        on_replies: Called with the number of replies so far and in total; Transformers only.
 
     Returns:
         The accuracy of every checkpoint, and the one selected.
@@ -212,34 +206,11 @@ def select(
         folder,
         values,
         CheckpointReplySettings(origin, engine, max_new_tokens),
-        _make_responder(origin, engine, devices, batch_tokens, ray)
-        or (lambda: _load(origin, engine, folder, batch_tokens, on_replies)),
+        lambda: _load(origin, engine, folder, batch_tokens, on_replies),
         out=None if out is None else Path(out),
         force=force,
         on_checkpoint=on_checkpoint,
     )
-
-
-def _make_responder(
-    origin: TrainingOrigin, engine: str, devices: int | Literal["auto"], batch_tokens: int, ray: RaySettings | None
-) -> CheckpointResponder | None:
-    """Return the workers of a cluster or a pool of devices; None where there is one device."""
-    if ray is not None:
-        if engine == "vllm" or devices != 1:
-            raise SettingError("--engine ray: runs transformers on one device of each worker. Leave --devices out.")
-        require_torch("generating")
-        from eclose.calls.ray.checkpoints import RayCheckpointPool  # noqa: PLC0415 - an extra
-
-        return RayCheckpointPool(origin.model, ray, origin.revision, origin.dtype, batch_tokens)
-    if devices == 1:
-        return None
-    if engine == "vllm":
-        raise SettingError("--devices: vLLM spreads a model over GPUs by itself. Leave it out, or use transformers.")
-    require_torch("generating")
-    from eclose.models.local.device_pool import DevicePool, list_local_devices  # noqa: PLC0415 - imports torch
-
-    names = list_local_devices(devices)
-    return None if len(names) == 1 else DevicePool(origin.model, names, origin.revision, origin.dtype, batch_tokens)
 
 
 def _load(

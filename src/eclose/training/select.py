@@ -39,7 +39,6 @@ from eclose.training.reply_cache import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from eclose.models.interface import Reply, Request
 
 SELECTION_FILE = "selection.json"
 SELECTION_REPLY_FILE = "selection.replies.jsonl"
@@ -58,28 +57,6 @@ class AdaptableModel(Protocol):
     def with_adapter(self, folder: Path) -> LocalBatchModel:
         """Return the model with the adapter of a folder on it."""
         ...
-
-
-class CheckpointResponder(Protocol):
-    """What generates the replies of checkpoints: a model in this process, or a pool of devices."""
-
-    def complete_all(self, adapters: Sequence[Path], requests: Sequence[Request]) -> Iterator[list[Reply]]:
-        """Yield the replies of each adapter to all requests, in order."""
-        ...
-
-
-@dataclass(frozen=True)
-class SingleDeviceResponder:
-    """Responder that puts one adapter after another on a model in this process."""
-
-    load: Callable[[], AdaptableModel]
-    """Loads the model; called once, and only if replies are missing."""
-
-    def complete_all(self, adapters: Sequence[Path], requests: Sequence[Request]) -> Iterator[list[Reply]]:
-        """Yield the replies of each adapter to all requests, in order."""
-        model = self.load()
-        for adapter in adapters:
-            yield model.with_adapter(adapter).complete_all(requests)
 
 
 @dataclass(frozen=True)
@@ -240,7 +217,7 @@ def select_checkpoint(
     run: Path,
     families: Sequence[Family],
     settings: CheckpointReplySettings,
-    responder: CheckpointResponder | Callable[[], AdaptableModel],
+    load: Callable[[], AdaptableModel],
     *,
     out: Path | None = None,
     force: bool = False,
@@ -252,7 +229,7 @@ def select_checkpoint(
         run: Folder of a training run.
         families: Held-out families.
         settings: Everything that determines the replies.
-        responder: Generates the replies that are missing; a function that loads the model stands for one device.
+        load: Loads the model; called once, and only if replies are missing.
         out: Folder of the selection; the folder of the run by default.
         force: Replace a selection that was made with other settings.
         on_checkpoint: Called with the name of each checkpoint whose replies are generated.
@@ -271,8 +248,7 @@ def select_checkpoint(
     keys = {checkpoint: content_hash([checkpoint.hash, identity]) for checkpoint in checkpoints}
     stored = {checkpoint: reply_file.find(key, questions) for checkpoint, key in keys.items()}
     missing = [checkpoint.folder for checkpoint, replies in stored.items() if replies is None]
-    single = SingleDeviceResponder(responder) if callable(responder) else responder
-    generated = _generate(single, missing, questions)
+    generated = _generate(load, missing, questions)
     scored = []
     for checkpoint, key in keys.items():
         replies = stored[checkpoint]
@@ -293,11 +269,13 @@ def select_checkpoint(
 
 
 def _generate(
-    responder: CheckpointResponder, folders: Sequence[Path], questions: Sequence[CheckpointQuestion]
+    load: Callable[[], AdaptableModel], folders: Sequence[Path], questions: Sequence[CheckpointQuestion]
 ) -> Iterator[list[CheckpointReply]]:
     """Yield the replies of each checkpoint, in order; nothing is loaded before the first is asked for."""
+    model, requests = load(), [question.request for question in questions]
     try:
-        for replies in responder.complete_all(folders, [question.request for question in questions]):
+        for folder in folders:
+            replies = model.with_adapter(folder).complete_all(requests)
             yield [CheckpointReply.of(question, reply) for question, reply in zip(questions, replies, strict=True)]
     except PromptTooLongError as error:
         # The model names the request by its number; a user needs the family.

@@ -29,7 +29,6 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "torch": ("train",),
     "transformers": ("train",),
     "uvicorn": ("annotate",),
-    "xllamacpp": ("local",),
     "yaml": ("chat", "train"),
 }
 

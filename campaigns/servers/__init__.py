@@ -1,0 +1,1 @@
+"""Servers for campaigns and tests."""
