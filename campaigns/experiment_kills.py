@@ -133,7 +133,8 @@ def init_study(folder: Path, name: str, values: dict[str, Any]) -> Experiment:
 
 def start(experiment: Experiment, engine: str) -> subprocess.Popen[bytes]:
     """Start the command that runs an experiment; its output is in ``run.log``."""
-    words = [sys.executable, "-m", "eclose.cli.main", "experiment", "run", str(experiment.folder), "--engine", engine]
+    words = [sys.executable, "-m", "eclose.cli.main", "experiment", "run", str(experiment.folder)]
+    words += ["--jobs", "2"] if engine == "snakemake" else []
     with (experiment.folder / "run.log").open("ab") as log:
         return subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT)
 

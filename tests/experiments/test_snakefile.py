@@ -21,6 +21,7 @@ from eclose.experiments.cells import Stage
 from eclose.experiments.folder import StageState, init_experiment
 from eclose.experiments.results import report_experiment
 from eclose.experiments.run import run_experiment
+from eclose.store.ledger.database import WriterLock
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
@@ -55,17 +56,17 @@ def write_judge(**more):
 
 def test_without_snakemake_the_extra_is_named(write, tmp_path, monkeypatch):
     experiment = init_experiment(write(), tmp_path / "exp")
-    with pytest.raises(SettingError, match="--profile: is a setting of Snakemake"):
-        run_experiment(experiment, profile="slurm")
+    with pytest.raises(SettingError, match="--jobs 0"):
+        run_experiment(experiment, jobs=0)
     monkeypatch.setattr(snakefile, "find_spec", lambda _name: None)
     with pytest.raises(UserError, match=r"pip install 'eclose\[experiment\]'"):
-        run_experiment(experiment, engine="snakemake")
+        run_experiment(experiment, jobs=2)
 
 
 def test_a_failed_stage_on_snakemake_does_not_stop_the_others_and_a_new_seed_runs_alone(write, tmp_path):
     only = ["stage=train", "stage=switch", "method=backbone", "method=e_closure"]
     broken = init_experiment(write(launcher="sh -c 'exit 7'"), tmp_path / "exp")
-    result = run_experiment(broken, only, engine="snakemake", jobs=2)
+    result = run_experiment(broken, only, jobs=2)
     assert [(problem.task.stage, problem.task.cell.seed) for problem in result.failed] == [(Stage.TRAIN, 1)]
     assert "exit code 7" in result.failed[0].problem
     assert [str(task.cell) for task in result.finished] == ["Small backbone"]
@@ -75,7 +76,7 @@ def test_a_failed_stage_on_snakemake_does_not_stop_the_others_and_a_new_seed_run
     # The same folder with a plan that works: training alone is run again, and then the new seed alone.
     for seeds in ([1], [1, 2]):
         experiment = init_experiment(write(seeds=seeds), tmp_path / "exp")
-        result = run_experiment(experiment, ["stage=train"], engine="snakemake", jobs=2)
+        result = run_experiment(experiment, ["stage=train"], jobs=2)
         assert [(task.stage, task.cell.seed) for task in result.finished] == [(Stage.TRAIN, seeds[-1])]
         assert len(result.before) == len(seeds) - 1
     assert experiment.state(experiment.tasks[-1]) is StageState.OPEN
@@ -83,8 +84,24 @@ def test_a_failed_stage_on_snakemake_does_not_stop_the_others_and_a_new_seed_run
 
 def start(experiment):
     words = [sys.executable, "-m", "eclose.cli.main", "experiment", "run", str(experiment.folder)]
-    words += ["--engine", "snakemake", "--jobs", "2"]
+    words += ["--jobs", "2"]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ))
+
+
+def test_a_signal_ends_the_stages_before_the_run(write, tmp_path):
+    experiment = init_experiment(write(), tmp_path / "exp")
+    process = start(experiment)
+    begun = [task.folder(experiment.folder) / "stage.json" for task in experiment.tasks]
+    end = time.monotonic() + 600
+    while not any(path.is_file() for path in begun) and process.poll() is None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 130, output
+    for path in begun:
+        WriterLock(path, "a test").release()
+    assert StageState.FAILED not in {experiment.state(task) for task in experiment.tasks}
 
 
 def test_killed_on_snakemake_it_ends_as_an_unbroken_run(write, tmp_path):

@@ -1,4 +1,4 @@
-"""Run the stages of an experiment, in this process, several at once in processes of their own, or on Snakemake.
+"""Run the stages of an experiment: one after the other in this process, or several at once on Snakemake.
 
 Stopped at any moment, the same call goes on: a stage is finished when its own manifest is there, and every command
 continues an interrupted run of its own. A stage that fails is recorded, and the other cells go on.
@@ -6,12 +6,11 @@ continues an interrupted run of its own. A stage that fails is recorded, and the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from eclose.errors import SettingError
 from eclose.experiments.cells import filter_tasks
 from eclose.experiments.folder import Experiment, load_experiment, refuse_missing_inputs
-from eclose.experiments.processes import run_stage_processes
 from eclose.experiments.run_result import ExperimentRun, RunCallbacks, StageProblem
 from eclose.experiments.snakefile import run_snakemake
 from eclose.experiments.stages import BusyError, run_stage
@@ -27,7 +26,6 @@ def run_experiment(
     folder: Path | str | Experiment,
     only: Sequence[str] = (),
     *,
-    engine: Literal["local", "snakemake"] = "local",
     jobs: int | None = None,
     profile: str | None = None,
     wait: float = 0.0,
@@ -39,10 +37,8 @@ def run_experiment(
     Args:
         folder: Folder of an experiment, or an experiment.
         only: Filters as ``key=value`` with backbone, method, seed, stage or id; all stages by default.
-        engine: ``local`` for this machine; ``snakemake`` writes a Snakefile and runs it, with all stages that the
-            chosen ones need.
-        jobs: Number of stages at once, 1 by default. One runs in this process; several run in processes of their own,
-            whose output is in ``stage.log`` of their folders.
+        jobs: Number of stages at once, 1 by default. One runs in this process; several run on Snakemake, with all
+            stages that the chosen ones need, and write their output to ``stage.log`` of their folders.
         profile: Profile of Snakemake, which names the executor of a cluster and its settings.
         wait: Longest time to wait for a stage that another process runs, in seconds.
         on_stage: Called before a stage, with its number among the chosen ones and their total.
@@ -52,21 +48,17 @@ def run_experiment(
         The chosen stages by outcome.
 
     Raises:
-        UserError: A file of the plan is missing.
-        SettingError: A filter matches nothing, ``jobs`` is not positive, or a profile is given for this machine.
+        UserError: A file of the plan is missing, or Snakemake is needed and not installed.
+        SettingError: A filter matches nothing, or ``jobs`` is not positive.
     """
     if jobs is not None and jobs < 1:
         raise SettingError(f"--jobs {jobs}: must be at least 1.")
-    if profile is not None and engine != "snakemake":
-        raise SettingError("--profile: is a setting of Snakemake; add --engine snakemake.")
     experiment = folder if isinstance(folder, Experiment) else load_experiment(folder)
     tasks = filter_tasks(experiment.tasks, only)
     refuse_missing_inputs(experiment)
     callbacks = RunCallbacks(on_stage, on_result)
-    if engine == "snakemake":
+    if profile is not None or (jobs is not None and jobs > 1):
         return run_snakemake(experiment, tasks, callbacks, jobs=jobs, profile=profile, whole=not only)
-    if jobs is not None and jobs > 1:
-        return run_stage_processes(experiment, tasks, jobs, callbacks, wait)
     return _run_in_process(experiment, tasks, callbacks, wait)
 
 

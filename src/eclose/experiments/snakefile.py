@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +20,7 @@ from typing import TYPE_CHECKING
 from eclose.errors import UserError
 from eclose.experiments.cells import Stage, StageTask
 from eclose.experiments.folder import STAGE_LOG_FILE, StageState, write_failure
-from eclose.experiments.processes import GRACE_SECONDS, list_devices
 from eclose.experiments.run_result import ExperimentRun, StageProblem
-from eclose.experiments.supervised import interrupt_on_termination, start_supervised, stop_supervised
 from eclose.store.records.atomic import AtomicFile
 
 if TYPE_CHECKING:
@@ -27,6 +30,21 @@ if TYPE_CHECKING:
     from eclose.experiments.run_result import RunCallbacks
 
 SNAKEFILE = "Snakefile"
+GRACE_SECONDS = 120.0
+"""Time that stages have to write a checkpoint and end when the run is stopped."""
+_SUPERVISED = """
+import os, runpy, signal, threading
+
+def end_with_parent():
+    while os.read(0, 1):
+        pass
+    os.killpg(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=end_with_parent, daemon=True).start()
+runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
+"""
+"""Runs Snakemake in a process group that ends with its parent, also where that was killed: standard input then ends.
+Otherwise stages would go on without the run that started them, and the next run would find them locked."""
 _NEEDS = {
     Stage.SELECT: Stage.TRAIN,
     Stage.GENERATE: Stage.SELECT,
@@ -36,7 +54,7 @@ _NEEDS = {
 """Kind of stage that a stage needs; the stages of an untuned backbone need none."""
 _HEADER = """\
 # Stages of an experiment: one rule for each kind, one entry for each stage. Written by
-# eclose experiment run DIR --engine snakemake, anew at every run. To run it without eclose, in the folder of this file:
+# eclose experiment run DIR --jobs N, anew at every run. To run it without eclose, in the folder of this file:
 #
 #     snakemake --cores 2 --keep-going --rerun-incomplete --rerun-triggers mtime --resources ledger=1
 #
@@ -140,7 +158,9 @@ def run_snakemake(
         UserError: Snakemake is not installed, or ended before it ran a stage.
     """
     if find_spec("snakemake") is None:
-        raise UserError("running on Snakemake needs snakemake. Run: pip install 'eclose[experiment]'")
+        raise UserError(
+            "--jobs: several stages at once need Snakemake. Run: pip install 'eclose[experiment]', or leave it out."
+        )
     result = ExperimentRun(before=[task for task in tasks if task.is_finished(experiment.folder)])
     chosen = [task for task in tasks if task not in set(result.before)]
     for task in experiment.tasks:
@@ -148,20 +168,65 @@ def run_snakemake(
         if not task.is_finished(experiment.folder):
             task.result_path(experiment.folder).unlink(missing_ok=True)
     snakefile = write_snakefile(experiment)
-    words = ["snakemake", *_list_options(experiment, snakefile, jobs, profile)]
+    words = list(_list_options(experiment, snakefile, jobs, profile))
     if not whole:
         words += ["--", *(str(task.result_path(Path())) for task in chosen)]
-    process = start_supervised(words, env=os.environ)
-    try:
-        with interrupt_on_termination():
-            exit_code = process.wait()
-    finally:
-        stop_supervised([process], GRACE_SECONDS)
+    exit_code = _run_supervised(words)
     for task in chosen:
         _record(experiment, task, result, callbacks)
     if exit_code and not result.failed:
         raise UserError(f"Snakemake ended with exit code {exit_code}; its messages are above.")
     return result
+
+
+def _run_supervised(words: Sequence[str]) -> int:
+    """Run Snakemake with some arguments and return its exit code."""
+    # Ctrl+C on a terminal reaches this process alone, which then ends its children in order.
+    command = [sys.executable, "-c", _SUPERVISED, *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            with _interrupt_on_termination():
+                return process.wait()
+        finally:
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process group to terminate; kill it where it is still there after the grace period or Ctrl+C."""
+    if process.poll() is not None:
+        return
+    _signal_group(process.pid, signal.SIGTERM)
+    try:
+        process.wait(GRACE_SECONDS)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        _signal_group(process.pid, signal.SIGKILL)
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+@contextmanager
+def _interrupt_on_termination() -> Iterator[None]:
+    """Let SIGTERM act as Ctrl+C, so that processes are ended before this one."""
+    if threading.current_thread() is not threading.main_thread():  # signals can be set only there
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def list_devices() -> list[str]:
+    """Return the indices of the GPUs that this process may use."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [device.strip() for device in visible.split(",") if device.strip()]
+    from torch import cuda  # noqa: PLC0415 - slow to import
+
+    return [str(index) for index in range(cuda.device_count())]
 
 
 def _list_options(experiment: Experiment, snakefile: Path, jobs: int | None, profile: str | None) -> Iterator[str]:

@@ -10,7 +10,6 @@ import warnings
 from contextlib import AbstractContextManager, nullcontext
 from math import ceil
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,7 +136,8 @@ class EClosureTrainer(Trainer):
         self._log_means = TrainingLogMeans()
         self.recipe = {}
         # Trackers read both when training begins.
-        args.run_identity = MappingProxyType({"method": args.method, "seed": args.seed, "backbone": self._backbone})
+        identified: Any = args
+        identified.run_identity = {"method": args.method, "seed": args.seed, "backbone": self._backbone}
         args.run_name = args.run_name or f"{self._backbone} {args.method} {args.seed}"
         self.add_callback(EpochCheckpoints)
         install_training_progress(self)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,13 +24,6 @@ app = typer.Typer(
 )
 
 app.add_typer(audit.app, name="audit")
-
-
-class RunEngine(StrEnum):
-    """What runs the stages of an experiment."""
-
-    LOCAL = "local"
-    SNAKEMAKE = "snakemake"
 
 
 ExperimentFolder = Annotated[
@@ -111,15 +103,11 @@ def run(
     jobs: Annotated[
         int | None,
         typer.Option(
-            help="Number of stages at once; default: 1, or that of the profile. Several run in processes of their own "
-            "and share the GPUs.",
+            help="Number of stages at once; default: 1, or that of the profile. Several run on Snakemake.",
             min=1,
             show_default=False,
         ),
     ] = None,
-    engine: Annotated[
-        RunEngine, typer.Option(help="What runs the stages: this machine, or Snakemake from a written Snakefile.")
-    ] = RunEngine.LOCAL,
     profile: Annotated[
         str | None,
         typer.Option(
@@ -136,19 +124,18 @@ def run(
     stage that fails is listed, with the exit code 3, and the other cells go on; the next run tries it again. On a
     terminal a table shows the progress, and the output of a stage is in stage.log of its folder.
 
-    With --jobs, judging runs one stage at a time unless the plan names a PostgreSQL ledger. With --engine snakemake,
-    the stages that the chosen ones need are run as well, and the Snakefile in DIR can be read and run without this
-    command.
+    Several --jobs, or a --profile, run on Snakemake (pip install 'eclose[experiment]') with the stages that the chosen
+    ones need, from a Snakefile in DIR that can be read and run without this command. Judging runs one stage at a time
+    unless the plan names a PostgreSQL ledger, and so do the stages on a GPU of this machine.
     """
     from eclose.cli.experiment.live import show_experiment_progress
     from eclose.experiments.run import run_experiment
 
     # Snakemake prints its own progress.
-    with show_experiment_progress(folder, jobs=jobs, live=engine is RunEngine.LOCAL) as progress:
+    with show_experiment_progress(folder, live=profile is None and jobs in (None, 1)) as progress:
         result = run_experiment(
             folder,
             only or (),
-            engine=engine.value,
             jobs=jobs,
             profile=profile,
             wait=wait,

@@ -60,21 +60,19 @@ class LiveProgress:
     experiment: Experiment
     running: list[StageTask] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    in_process: bool = True
-    """Whether stages run in this process; their output then goes to their logs and not over the table."""
     _output: ExitStack = field(default_factory=ExitStack)
 
     def begin(self, task: StageTask, _number: int, _total: int) -> None:
         """Add a stage to those that run."""
-        if self.in_process:
-            # The stage before has ended, also where another process has it.
-            self._output.close()
-            self.running.clear()
-            folder = task.folder(self.experiment.folder)
-            folder.mkdir(parents=True, exist_ok=True)
-            log = self._output.enter_context((folder / STAGE_LOG_FILE).open("a", encoding="utf-8"))
-            self._output.enter_context(redirect_stdout(log))
-            self._output.enter_context(redirect_stderr(log))
+        # The stage before has ended, also where another process has it.
+        self._output.close()
+        self.running.clear()
+        folder = task.folder(self.experiment.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        # The output of the stage goes to its log and not over the table.
+        log = self._output.enter_context((folder / STAGE_LOG_FILE).open("a", encoding="utf-8"))
+        self._output.enter_context(redirect_stdout(log))
+        self._output.enter_context(redirect_stderr(log))
         self.running.append(task)
 
     def end(self, task: StageTask, problem: str | None) -> None:
@@ -111,12 +109,11 @@ class LiveProgress:
 
 
 @contextmanager
-def show_experiment_progress(folder: Path, *, jobs: int | None, live: bool) -> Iterator[PlainProgress | LiveProgress]:
+def show_experiment_progress(folder: Path, *, live: bool) -> Iterator[PlainProgress | LiveProgress]:
     """Show the progress of a run while the block lasts.
 
     Args:
         folder: Folder of the experiment.
-        jobs: Number of stages at once.
         live: Whether a table may be drawn; lines are printed where standard error is no terminal.
     """
     if not live or not sys.stderr.isatty():
@@ -125,7 +122,7 @@ def show_experiment_progress(folder: Path, *, jobs: int | None, live: bool) -> I
     from rich.console import Console
     from rich.live import Live
 
-    progress = LiveProgress(load_experiment(folder), in_process=jobs is None or jobs == 1)
+    progress = LiveProgress(load_experiment(folder))
     # The console keeps the stream of the terminal while the output of a stage goes to its log.
     console = Console(file=sys.stderr)
     table = Live(
