@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from eclose.core.response import Response
 from eclose.errors import SettingError
 from eclose.models.adapter_recipe import agree_on_recipe_setting, same_weights
 from eclose.models.interface import ChatModel, Decoding, FinishReason, Reply, Request
+from eclose.models.load_weights import find_package_version
 from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, find_model_ref
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
@@ -198,6 +198,7 @@ def find_generator_model(
     labels: SourceLabels | None = None,
     base_url: str | ServerAddress | None = None,
     keyless: bool = False,
+    engine_settings: Mapping[str, Any] | None = None,
 ) -> ModelRef:
     """Find the model that generates, with the source that its responses name.
 
@@ -211,6 +212,7 @@ def find_generator_model(
         labels: Source of the responses, where it is not in a recipe.
         base_url: Address of an OpenAI-compatible server.
         keyless: Whether nothing will be sent, so that no API key is needed.
+        engine_settings: Settings of vLLM in this process, such as ``tensor_parallel_size``.
 
     Raises:
         SettingError: The labels contradict the recipe.
@@ -229,6 +231,7 @@ def find_generator_model(
         base_model=base_model,
         revision=revision,
         dtype=dtype,
+        engine_settings=engine_settings,
     )
     if isinstance(model, ServedModelRef | LocalModelRef) and labels != SourceLabels():
         model = replace(model, known_source=_labelled_source(model.source, labels, recipes))
@@ -362,7 +365,7 @@ def _describe_engine(model: ModelRef) -> dict[str, Any]:
     """
     if not isinstance(model, LocalModelRef):
         return {"engine": "server"}
-    versions = {name: version(name) for name in _PACKAGES if find_spec(name) is not None}
+    versions = {name: find_package_version(name) for name in _PACKAGES if find_spec(name) is not None}
     return {"engine": model.engine, "versions": versions, "dtype": _dtype(model), "device": _device()}
 
 

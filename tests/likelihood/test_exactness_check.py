@@ -2,6 +2,7 @@
 
 import math
 import re
+from random import Random
 
 import pytest
 
@@ -13,8 +14,14 @@ from tests.likelihood.models import CLASSES, build, random_scores
 
 from eclose.errors import SettingError
 from eclose.likelihood import attention
-from eclose.likelihood.exactness_check import ScoringChoice, check_tree_exactness, choose_scoring_strategy
+from eclose.likelihood.exactness_check import (
+    ScoringChoice,
+    check_tree_exactness,
+    choose_scoring_strategy,
+    confirm_on_family,
+)
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_implementation_name, mean_logprobs
+from eclose.likelihood.spans import SpanScore, TokenPart, TokenPath
 
 pytestmark = pytest.mark.torch
 
@@ -206,3 +213,85 @@ def test_flex_attention_does_not_train_on_a_cpu():
 @pytest.mark.parametrize("strategy", [ScoringStrategy.NAIVE, ScoringStrategy.DEDUP])
 def test_whole_paths_need_no_trial(strategy):
     assert choose_scoring_strategy(window(), strategy) == ScoringChoice(strategy, AttentionBackend.SDPA)
+
+
+ORIGINAL_LENGTH = 60
+"""Tokens up to which the models below have their original factors; the trees of the check have paths of up to 52."""
+
+
+def phi3_longrope():
+    rope = {"rope_type": "longrope", "rope_theta": 10_000.0, "original_max_position_embeddings": ORIGINAL_LENGTH}
+    rope |= {"short_factor": [1.0] * 4, "long_factor": [1.5, 2.0, 3.0, 4.0]}
+    return transformers.Phi3ForCausalLM(
+        transformers.Phi3Config(
+            vocab_size=211, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=4_096, pad_token_id=0,
+            original_max_position_embeddings=ORIGINAL_LENGTH, rope_parameters=rope, initializer_range=0.3,
+        )
+    )  # fmt: skip
+
+
+def llama_dynamic():
+    rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10_000.0}
+    return build("llama", max_position_embeddings=ORIGINAL_LENGTH, rope_parameters=rope, initializer_range=0.3)
+
+
+LENGTH_DEPENDENT = pytest.mark.parametrize("model", [phi3_longrope, llama_dynamic])
+
+
+def branching_scores(*lengths):
+    """Paths of some lengths behind a common trunk, scored at their ends."""
+    rng = Random(3)
+    trunk = [rng.randrange(211) for _ in range(40)]
+    scores = []
+    for number, length in enumerate(lengths):
+        ids = (*trunk, *(rng.randrange(211) for _ in range(length - len(trunk))))
+        path = TokenPath(ids, ((TokenPart.STEP, 0),) * length)
+        scores.append(SpanScore(str(number), path, tuple(range(length - 6, length))))
+    return scores
+
+
+@LENGTH_DEPENDENT
+def test_trees_are_refused_where_paths_may_pass_the_original_length_of_the_rope(model):
+    subject = model().double()
+    for limit in (None, ORIGINAL_LENGTH + 1):
+        choice = choose_scoring_strategy(subject, max_length=limit)
+        assert choice.strategy is ScoringStrategy.DEDUP
+        assert re.search(r"beyond 60 tokens .*RoPE (longrope|dynamic)", choice.message)
+    with pytest.raises(SettingError, match="beyond 60 tokens"):
+        choose_scoring_strategy(subject, ScoringStrategy.TREE, max_length=8_192)
+    assert choose_scoring_strategy(subject, max_length=ORIGINAL_LENGTH).strategy is ScoringStrategy.TREE
+
+
+@LENGTH_DEPENDENT
+def test_a_real_family_shows_what_the_random_trees_are_too_short_for(model):
+    subject = frozen(model().double()).train()
+    choice = choose_scoring_strategy(subject, max_length=ORIGINAL_LENGTH)
+    assert confirm_on_family(subject, choice, branching_scores(48, 55, 60)) is choice
+    straddling = branching_scores(48, 55, 75)
+    confirmed = confirm_on_family(subject, choice, straddling)
+    assert confirmed.strategy is ScoringStrategy.DEDUP
+    assert re.search(r"a family's scores \(paths of up to 75 tokens\) differ by", confirmed.message)
+    assert subject.training
+    with pytest.raises(SettingError, match="cannot be scored by tree"):
+        confirm_on_family(subject, choice, straddling, ScoringStrategy.TREE)
+
+
+class Bare(torch.nn.Module):
+    """A module that is no model of Transformers: one forward, all rows of logits."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = build("llama").double()
+
+    def forward(self, input_ids, position_ids, **_):
+        return self.inner(input_ids=input_ids, position_ids=position_ids)
+
+
+def test_a_plain_module_is_scored_path_by_path_with_the_values_of_the_model():
+    module, scores = Bare(), random_scores(5)
+    choice = choose_scoring_strategy(module)
+    assert choice.strategy is ScoringStrategy.DEDUP
+    assert "no model of Transformers" in choice.message
+    expected = mean_logprobs(module.inner, scores, ScoringStrategy.NAIVE)
+    assert torch.allclose(mean_logprobs(module, scores, choice.strategy), expected, atol=1e-12)

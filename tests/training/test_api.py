@@ -21,6 +21,7 @@ from eclose.world.make.families import make_world_families
 
 pytestmark = pytest.mark.torch
 
+
 def command(*words, codes=(0,)):
     result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert result.exit_code in codes, result.output

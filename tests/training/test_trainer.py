@@ -12,9 +12,11 @@ pytest.importorskip("peft")
 
 import yaml
 from tests.training.small import lora, short_families, small_model, small_trainer, trajectory
+from transformers import Trainer
 
 from eclose.core.family import Family
 from eclose.errors import RecordError, SettingError
+from eclose.likelihood.score import ScoringStrategy
 from eclose.store.records.indexed import index_jsonl_file
 from eclose.store.records.jsonl import write_records
 from eclose.training.batching import FamilyList
@@ -236,3 +238,30 @@ def test_trackers_get_the_identity_of_the_run(tmp_path, monkeypatch):
     (text,) = events.Tensors("args/text_summary")
     identity = json.loads(text.tensor_proto.string_val[0])
     assert [identity[name] for name in ("run_name", "method", "seed", "backbone")] == ["model sft 7", "sft", 7, "model"]
+
+
+def test_process_that_writes_nothing_leaves_the_files_of_the_first_alone(tmp_path, monkeypatch):
+    """Transformers 5.23 calls _save in every process, and returns where the process does not write."""
+    trainer = small_trainer(tmp_path / "run", short_families(2))
+    monkeypatch.setattr(Trainer, "_save", lambda *_: None)
+    monkeypatch.setattr(type(trainer.args), "should_save", property(lambda _: False))
+    trainer._save(str(tmp_path / "checkpoint-2"))
+    assert not (tmp_path / "checkpoint-2").exists()
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "found on a family"])
+def test_model_whose_positions_follow_the_longest_path_is_trained_path_by_path(tmp_path, monkeypatch, declared):
+    rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10_000.0}
+    subject = small_model(rope_parameters=rope, max_position_embeddings=215, initializer_range=0.3)
+    if not declared:
+        monkeypatch.setattr("eclose.likelihood.exactness_check._LENGTH_DEPENDENT_ROPE", frozenset())
+    with pytest.warns(UserWarning, match="beyond 215 tokens" if declared else "a family's scores"):
+        trainer = small_trainer(tmp_path / "run", short_families(4), model=subject, peft_config=None)
+    assert trainer.choice.strategy is ScoringStrategy.DEDUP
+
+
+def test_model_card_names_the_updates_where_they_end_the_run(tmp_path):
+    trainer = small_trainer(tmp_path / "run", short_families(2), max_steps=2)
+    card = render_model_card(trainer, {})
+    assert "| max_steps | `2` |" in card
+    assert "num_train_epochs" not in card

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eclose.api.models import add_budget, resolve
 from eclose.benchmarks.layouts import RecordLayout
@@ -16,6 +16,8 @@ from eclose.models.adapter_recipe import find_adapter_recipes
 from eclose.store.records.table_rows import Rows, ensure_data_file
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunOptions, RunResult
     from eclose.models.openai.endpoint import ServerAddress
@@ -33,6 +35,7 @@ async def agenerate(
     labels: SourceLabels | None = None,
     revision: str | None = None,
     dtype: str = "auto",
+    engine_settings: Mapping[str, Any] | None = None,
     settings: GenerateSettings | None = None,
     calls: CallSettings | None = None,
     budget: float | None = None,
@@ -53,6 +56,7 @@ async def agenerate(
             labels=labels,
             base_url=base_url,
             keyless=options is not None and options.replay,
+            engine_settings=engine_settings,
         )
         if isinstance(model, str)
         else model
@@ -74,6 +78,7 @@ def generate(
     labels: SourceLabels | None = None,
     revision: str | None = None,
     dtype: str = "auto",
+    engine_settings: Mapping[str, Any] | None = None,
     settings: GenerateSettings | None = None,
     calls: CallSettings | None = None,
     budget: float | None = None,
@@ -94,6 +99,8 @@ def generate(
         labels: Backbone, method and training seed in the responses' source, where no recipe names them.
         revision: Commit of a model on the hub.
         dtype: Precision of weights in this process.
+        engine_settings: Settings of vLLM in this process that change no reply: ``tensor_parallel_size``,
+            ``pipeline_parallel_size``, ``gpu_memory_utilization``, ``max_num_seqs``.
         settings: Prompt, lengths and number of questions.
         calls: Concurrency, rate limits, deadlines and prices of the calls.
         budget: The most that the run may cost, in the currency of the prices.
@@ -126,6 +133,7 @@ def generate(
             labels=labels,
             revision=revision,
             dtype=dtype,
+            engine_settings=engine_settings,
             settings=settings,
             calls=calls,
             budget=budget,

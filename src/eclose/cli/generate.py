@@ -15,8 +15,10 @@ from eclose.cli.shared.model_options import (
     ModelName,
     ModelOptions,
     RayAddress,
+    VllmSettings,
     Workers,
     describe_estimate,
+    parse_vllm_settings,
     run_on_ray_workers,
     takes_model_options,
 )
@@ -73,6 +75,7 @@ def generate(
     dtype: Annotated[
         str, typer.Option(help="Precision of weights loaded in this process: auto, float32, bfloat16.")
     ] = "auto",
+    vllm: VllmSettings = None,
     demonstrations: Annotated[
         int | None, typer.Option(min=0, help="Number of worked examples in the prompt.  [default: as trained, or 2]")
     ] = None,
@@ -146,6 +149,7 @@ def generate(
         base_url=options.base_url,
         # --dry-run and --replay send no call, so they work without an API key.
         keyless=options.sends_nothing,
+        engine_settings=parse_vllm_settings(vllm),
     )
     # Said before the calls: afterwards the responses would have to be generated again to name their seed.
     _warn_about_unknown_seed(generator.source)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eclose.cli.shared.model_options import VllmSettings, parse_vllm_settings
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     escape_invisible,
@@ -47,6 +48,7 @@ def select(
         typer.Option(help="Name or folder of the weights.  [default: as in the run's recipe]", show_default=False),
     ] = None,
     engine: Annotated[InferenceEngine, typer.Option(help="What runs the model.")] = InferenceEngine.TRANSFORMERS,
+    vllm: VllmSettings = None,
     max_new_tokens: Annotated[
         int, typer.Option(min=1, help="Longest reply in tokens; a truncated reply counts as wrong.")
     ] = 512,
@@ -82,6 +84,7 @@ def select(
             values,
             model=model,
             engine=engine.value,
+            engine_settings=parse_vllm_settings(vllm),
             max_new_tokens=max_new_tokens,
             batch_tokens=batch_tokens,
             force=force,

@@ -12,8 +12,9 @@ correct, and compares the tree's difference with it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +26,7 @@ from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention
 from eclose.likelihood.spans import SpanScore, TokenPart, TokenPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor
 
@@ -37,6 +38,7 @@ _NOISE_FACTOR = 3.0
 """Multiple of the noise of plain scoring by which a tree may differ."""
 _NOISE_LIMIT = 0.5
 """Difference that is an error regardless of the noise: half a nat, or half the norm of the gradients."""
+_LENGTH_DEPENDENT_ROPE = frozenset(("dynamic", "longrope"))
 _LEAK_TOLERANCE = 1e-6
 """Most a branch may move when another branch changes, beyond what scoring the same tree twice moves it."""
 _TREES = 3
@@ -72,6 +74,8 @@ class ScoringChoice:
     backend: AttentionBackend
     message: str | None = None
     """Reason to show to the user where trees cannot be used."""
+    noise: float = field(default=math.nan, compare=False)
+    """Difference of plain scores by another batch or kernel, as measured by the check; NaN where there was none."""
 
     @property
     def name(self) -> str:
@@ -83,34 +87,85 @@ def choose_scoring_strategy(
     model: Any,
     strategy: ScoringStrategy | Literal["auto"] = "auto",
     backend: AttentionBackend | Literal["auto"] = "auto",
+    *,
+    max_length: int | None = None,
 ) -> ScoringChoice:
     """Choose how a model is scored, check it, and set the model's attention accordingly.
 
     On a CPU trees use columns, on a GPU the mask of SDPA, because no other kernel has been run there yet. With "auto" a
     model for which trees are not exact is scored path by path, with a message.
 
+    Args:
+        model: A causal language model.
+        strategy: How scores share computation.
+        backend: Attention of tree scoring.
+        max_length: Longest path in tokens; None for any length.
+
     Raises:
         SettingError: The tree strategy was requested and is not exact for this model.
     """
     if strategy not in ("auto", ScoringStrategy.TREE):
         return ScoringChoice(ScoringStrategy(strategy), AttentionBackend.SDPA)
-    exact = _reason_against_trees(model) or _find_exact_backend(model, _candidates(model, backend))
-    if isinstance(exact, AttentionBackend):
-        return ScoringChoice(ScoringStrategy.TREE, exact)
+    exact = _reason_against_trees(model, max_length) or _find_exact_backend(model, backend, max_length)
+    return exact if isinstance(exact, ScoringChoice) else _fall_back(strategy, exact)
+
+
+def confirm_on_family(
+    model: Any, choice: ScoringChoice, scores: Sequence[SpanScore], strategy: ScoringStrategy | Literal["auto"] = "auto"
+) -> ScoringChoice:
+    """Score a real family both by tree and as plain sequences, in evaluation mode and without gradients.
+
+    The trees of the check are small and random; what depends on the length of a path shows on a real one.
+
+    Args:
+        model: The model that was checked.
+        choice: What the check chose.
+        scores: Scores of a family of the run, best one with long paths.
+        strategy: How scores share computation, as it was requested.
+
+    Returns:
+        The choice; scoring path by path, with a message, where it is the tree and the scores differ.
+
+    Raises:
+        SettingError: The tree strategy was requested and is not exact on the family.
+    """
+    if choice.strategy is not ScoringStrategy.TREE:
+        return choice
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            shared = mean_logprobs(model, scores, ScoringStrategy.TREE, choice.backend)
+            difference = _rms(shared - mean_logprobs(model, scores, ScoringStrategy.NAIVE))
+    finally:
+        model.train(was_training)
+    if difference <= _bound(_TOLERANCE.get(_precision(model), 0.0), choice.noise):
+        return choice
+    set_model_attention(model, AttentionBackend.SDPA)
+    longest = max(len(score.path.ids) for score in scores)
+    return _fall_back(
+        strategy, f"a family's scores (paths of up to {longest:,} tokens) differ by {difference:.2g} from plain ones"
+    )
+
+
+def _fall_back(strategy: ScoringStrategy | Literal["auto"], reason: str) -> ScoringChoice:
+    """Return the choice to score path by path; raise where the tree was requested."""
     if strategy == ScoringStrategy.TREE:
-        raise SettingError(f"this model cannot be scored by tree: {exact}. Use the strategy dedup.")
-    return ScoringChoice(ScoringStrategy.DEDUP, AttentionBackend.SDPA, f"scored path by path, not by tree: {exact}")
+        raise SettingError(f"this model cannot be scored by tree: {reason}. Use the strategy dedup.")
+    return ScoringChoice(ScoringStrategy.DEDUP, AttentionBackend.SDPA, f"scored path by path, not by tree: {reason}")
 
 
-def _find_exact_backend(model: Any, candidates: tuple[AttentionBackend, ...]) -> AttentionBackend | str:
+def _find_exact_backend(
+    model: Any, preferred: AttentionBackend | Literal["auto"], max_length: int | None
+) -> ScoringChoice | str:
     """Return the first exact backend and set the model to it; or restore the model and return the reasons."""
     base = _base(model)
     before, reasons = base.config._attn_implementation, []
-    for backend in candidates:
+    for backend in _candidates(model, preferred):
         set_model_attention(model, backend)
-        check = check_tree_exactness(model, backend)
+        check = check_tree_exactness(model, backend, max_length=max_length)
         if check.exact:
-            return backend
+            return ScoringChoice(ScoringStrategy.TREE, backend, noise=check.noise)
         reasons.append(f"with {backend.value}, {check.reason}")
     base.set_attn_implementation(before)
     return "; ".join(reasons)
@@ -136,13 +191,13 @@ def _base(model: Any) -> Any:
 
 
 def check_tree_exactness(
-    model: Any, backend: AttentionBackend = AttentionBackend.SDPA, seed: int = 0
+    model: Any, backend: AttentionBackend = AttentionBackend.SDPA, seed: int = 0, *, max_length: int | None = None
 ) -> TreeExactnessCheck:
     """Compare small random trees scored by tree and path by path, in evaluation mode.
 
     Gradients are compared too where the model has trainable parameters.
     """
-    if reason := _reason_against_trees(model):
+    if reason := _reason_against_trees(model, max_length):
         return _fail(reason)
     was_training = model.training
     model.eval()
@@ -159,9 +214,11 @@ def _fail(reason: str) -> TreeExactnessCheck:
     return TreeExactnessCheck(exact=False, difference=math.nan, leak=math.nan, reason=reason)
 
 
-def _reason_against_trees(model: Any) -> str | None:
+def _reason_against_trees(model: Any, max_length: int | None) -> str | None:
     """Return why the configuration rules trees out: branches not independent, or windows that depend on the layout."""
-    config = model.config
+    config = getattr(model, "config", None)
+    if config is None or not hasattr(_base(model), "set_attn_implementation"):
+        return "it is no model of Transformers, so its attention cannot be set"
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     layers = set(getattr(text, "layer_types", None) or ()) - {"full_attention"}
     if layers:
@@ -172,8 +229,28 @@ def _reason_against_trees(model: Any) -> str | None:
     if getattr(text, "attention_dropout", 0):
         return "it drops attention weights at random"
     dropouts = (name for name, module in model.named_modules() if isinstance(module, torch.nn.Dropout) and module.p > 0)
-    name = next(dropouts, None)
-    return None if name is None else f"it drops activations at random ({name})"
+    if (name := next(dropouts, None)) is not None:
+        return f"it drops activations at random ({name})"
+    return _reason_by_length(text, max_length)
+
+
+def _reason_by_length(text: Any, max_length: int | None) -> str | None:
+    """Return why positions of long paths rule trees out: their factors follow the longest path of a forward pass.
+
+    In a tree that is the longest of all paths; where a path lies on the other side of the original length, its own
+    forward pass has other factors.
+    """
+    rope = getattr(text, "rope_parameters", None) or {}
+    # One set of parameters, or one for each type of layer.
+    for parameters in (rope, *(value for value in rope.values() if isinstance(value, Mapping))):
+        if (kind := parameters.get("rope_type")) not in _LENGTH_DEPENDENT_ROPE:
+            continue
+        lengths = parameters.get("original_max_position_embeddings"), getattr(text, "max_position_embeddings", None)
+        original = min((length for length in lengths if length), default=0)
+        if max_length is None or max_length > original:
+            limit = "" if max_length is None else f", and max_length is {max_length:,}"
+            return f"beyond {original:,} tokens its positions depend on the longest path of a pass (RoPE {kind}){limit}"
+    return None
 
 
 def _compare(model: Any, backend: AttentionBackend, rng: Random) -> TreeExactnessCheck:
@@ -218,7 +295,7 @@ def _precision(model: Any) -> torch.dtype:
 
 def _bound(tolerance: float, noise: float) -> float:
     """Return the difference that counts as rounding: the dtype's tolerance, or a multiple of the measured noise."""
-    return max(tolerance, min(_NOISE_FACTOR * noise, _NOISE_LIMIT))
+    return max(tolerance, min(_NOISE_FACTOR * noise, _NOISE_LIMIT))  # NaN, as where nothing was measured, is no noise
 
 
 def _rms(values: Tensor) -> float:

@@ -80,6 +80,9 @@ def score_tree(model: Any, tree: ScoredTree, backend: AttentionBackend | None) -
         use_cache=False,
         **_attention(layout, backend, device),
     ).logits
+    # A model that is none of Transformers may ignore logits_to_keep and return all rows.
+    if logits.shape[1] != len(tree.readout.rows):
+        logits = logits[:, torch.as_tensor(tree.readout.rows, device=device)]
     # Flattened rather than indexed: the gradient of an index would be another copy of all logits.
     return _average_targets(logits.flatten(0, 1), tree.readout)
 

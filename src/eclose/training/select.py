@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +20,7 @@ from eclose.core.family import Family, ViewKind
 from eclose.core.identity import content_hash
 from eclose.errors import RecordError, UserError
 from eclose.models.interface import Decoding, FinishReason, LocalBatchModel
+from eclose.models.load_weights import find_package_version
 from eclose.models.local.chat_template import PromptTooLongError
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.stats.rates import Rate
@@ -97,7 +97,9 @@ class CheckpointReplySettings:
             "decoding": "greedy",
             "max_new_tokens": self.max_new_tokens,
             "engine": self.engine,
-            "versions": {name: _version(name) for name in sorted({self.engine, "peft", "torch", "transformers"})},
+            "versions": {
+                name: find_package_version(name) for name in sorted({self.engine, "peft", "torch", "transformers"})
+            },
         }
 
 
@@ -351,10 +353,3 @@ def _checkpoint_record(scored: ScoredCheckpoint) -> dict[str, Any]:
         "adapter": scored.checkpoint.hash,
         "key": scored.key,
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

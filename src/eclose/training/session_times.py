@@ -28,6 +28,9 @@ SESSIONS_FILE = "sessions.json"
 class TrainingSessionRecorder(TrainerCallback):
     """Callback that records the sessions of a run in ``sessions.json``; a session lasts from a start to its end.
 
+    It also records the precision of the weights: where the setting is ``auto``, a stopwatch decides on a CPU, and later
+    sessions must have the same.
+
     A session that was killed counts up to its last log line or checkpoint, including updates that were repeated later.
     """
 
@@ -47,11 +50,18 @@ class TrainingSessionRecorder(TrainerCallback):
             "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         }
 
+    @property
+    def dtype(self) -> str | None:
+        """Precision of the weights in the latest session; None before the first."""
+        sessions = json.loads(self._path.read_text("utf-8")) if self._path.is_file() else []
+        return next((session["dtype"] for session in reversed(sessions) if "dtype" in session), None)
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Record the update at which this session starts."""
+        """Record the update at which this session starts, and the precision of the weights."""
         if state.is_world_process_zero:
             self._earlier = json.loads(self._path.read_text("utf-8")) if self._path.is_file() else []
             self._current["first_update"] = state.global_step
+            self._current["dtype"] = str(kwargs["model"].dtype).removeprefix("torch.")
             self._write(state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002

@@ -22,14 +22,26 @@ from transformers.trainer_utils import EvalLoopOutput, SaveStrategy, rotate_chec
 from transformers.training_args import OptimizerNames
 
 from eclose.errors import SettingError
-from eclose.likelihood.exactness_check import ScoringChoice, choose_scoring_strategy, set_model_attention
+from eclose.likelihood.exactness_check import (
+    ScoringChoice,
+    choose_scoring_strategy,
+    confirm_on_family,
+    set_model_attention,
+)
 from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, limit_forward_tokens
 from eclose.likelihood.spans import ScoredTokens
 from eclose.models.load_weights import ignore_renamed_property, model_table_name
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
-from eclose.training.batching import FamilyList, ForestDataset, UpdateSampler, take_process_share
+from eclose.training.batching import (
+    FamilyDraw,
+    FamilyList,
+    ForestDataset,
+    UpdateSampler,
+    order_epoch_families,
+    take_process_share,
+)
 from eclose.training.complete_checkpoints import (
     CHECKPOINT_RECIPE_FILE,
     COMPLETE_MARKER_FILE,
@@ -42,10 +54,11 @@ from eclose.training.model_card import render_model_card
 from eclose.training.objective import TrainingMethod, build_objective
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor, nn
 
+    from eclose.likelihood.spans import SpanScore
     from eclose.training.batching import FamilyDataset, FamilyForest
     from eclose.training.config import EClosureConfig
     from eclose.training.objective import TrainingObjective
@@ -130,7 +143,7 @@ class EClosureTrainer(Trainer):
         prompt = ResponsePrompt(args.demonstrations, PromptOrder(args.order))
         self.renderer = TokenPathRenderer(processing_class, prompt, args.max_length)
         with self.accelerator.autocast():  # trees are checked in the precision of training
-            self.choice = _choose_scoring(self.model, args)
+            self.choice = _choose_scoring(self.model, args, self._longest_scores_of_first_update)
         if self.choice.message and args.process_index == 0:
             warnings.warn(self.choice.message, stacklevel=2)
         self._log_means = TrainingLogMeans()
@@ -181,16 +194,21 @@ class EClosureTrainer(Trainer):
         batches = [range(start, min(start + world, len(families))) for start in range(0, len(families), world)]
         return self._loader(families, [take_process_share(batch, None, rank, world) for batch in batches])
 
+    def _longest_scores_of_first_update(self) -> list[SpanScore]:
+        """Return the scores of the family with the longest path in the first update."""
+        families: FamilyDataset = self.train_dataset
+        builder = self._build_forests(families, ScoringStrategy.TREE, self.args.tokens_per_forward)
+        order = order_epoch_families(families.ids, self.args.seed, 0)[: self.args.families_per_update]
+        drawn = [builder[FamilyDraw(index, 0, 1.0)][1] for index in order]
+        return max(drawn, key=lambda scores: max(len(score.path.ids) for score in scores))
+
+    def _build_forests(self, families: FamilyDataset, strategy: ScoringStrategy, budget: int) -> ForestDataset:
+        tokens = ScoredTokens(self.args.response_tokens)
+        return ForestDataset(families, self.renderer, self.objective, tokens, strategy, budget, self.args.seed)
+
     def _loader(self, families: FamilyDataset, sampler: Any) -> DataLoader[Any]:
-        builder = ForestDataset(
-            families,
-            self.renderer,
-            self.objective,
-            ScoredTokens(self.args.response_tokens),
-            self.choice.strategy,
-            limit_forward_tokens(self.args.tokens_per_forward, self.choice.backend),
-            self.args.seed,
-        )
+        budget = limit_forward_tokens(self.args.tokens_per_forward, self.choice.backend)
+        builder = self._build_forests(families, self.choice.strategy, budget)
         return UpdateLoader(
             builder,  # type: ignore[arg-type]
             batch_sampler=sampler,
@@ -311,7 +329,17 @@ class EClosureTrainer(Trainer):
             means = self._log_means.take(self.accelerator)
             means.pop("loss", None)  # the Trainer reports the loss itself
             logs |= means
+        if "train_loss" in logs:
+            logs["train_loss"] = self._average_logged_loss(logs["train_loss"])
         super().log(logs, start_time)
+
+    def _average_logged_loss(self, session_loss: float) -> float:
+        """Return the mean loss of the updates in the log: that of Transformers leaves out what earlier sessions did."""
+        step, total = 0, 0.0
+        for line in self.state.log_history:
+            if "loss" in line:
+                total, step = total + (line["step"] - step) * line["loss"], int(line["step"])
+        return total / step if step else session_loss
 
     def floating_point_ops(self, inputs: Any) -> int:
         """Return the operations of an update: 2 per parameter and token forward, 4 backward."""
@@ -348,6 +376,9 @@ class EClosureTrainer(Trainer):
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         super()._save(output_dir, state_dict)
+        # Transformers 5.23 calls this in every process; before, in the one that writes alone.
+        if not self.args.should_save:
+            return
         folder = Path(output_dir or str(self.args.output_dir))
         # Settings as JSON: a pickle is neither readable nor safe to open.
         (folder / "training_args.bin").unlink(missing_ok=True)  # written by Transformers
@@ -359,7 +390,7 @@ class EClosureTrainer(Trainer):
             )
 
 
-def _choose_scoring(model: Any, args: EClosureConfig) -> ScoringChoice:
+def _choose_scoring(model: Any, args: EClosureConfig, find_scores: Callable[[], Sequence[SpanScore]]) -> ScoringChoice:
     """Return how the model is scored, as the first process determines by checking it.
 
     Where weights are sharded later, other processes may have none yet, and the first has them on its CPU; the backend
@@ -373,14 +404,20 @@ def _choose_scoring(model: Any, args: EClosureConfig) -> ScoringChoice:
     if backend == AUTO and args.device.type != "cpu" and next(model.parameters()).device.type == "cpu":
         backend = AttentionBackend.SDPA
     # One process decides for all: measurements may differ between processes, and all must score alike.
-    choices = [choose_scoring_strategy(model, strategy, backend) if args.process_index == 0 else None]
+    choices: list[ScoringChoice | None] = [None]
+    if args.process_index == 0:
+        choice = choose_scoring_strategy(model, strategy, backend, max_length=args.max_length)
+        # Weights that will be sharded over GPUs are still on the CPU, where a family would take minutes.
+        if choice.strategy is ScoringStrategy.TREE and next(model.parameters()).device.type == args.device.type:
+            choice = confirm_on_family(model, choice, find_scores(), strategy)
+        choices = [choice]
     if args.world_size > 1:
         broadcast_object_list(choices)
-    (choice,) = choices
-    assert choice is not None
+    (chosen,) = choices
+    assert chosen is not None
     if args.process_index:
-        set_model_attention(model, choice.backend)
-    return choice
+        set_model_attention(model, chosen.backend)
+    return chosen
 
 
 def _is_partitioned(model: Any) -> bool:

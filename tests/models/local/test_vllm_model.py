@@ -1,5 +1,6 @@
 """vLLM up to its boundary: what it is told, how its tokens are read, and that an adapter must show."""
 
+import asyncio
 import json
 import sys
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,9 @@ pytest.importorskip("transformers", reason="needs the train extra")
 from eclose.errors import UserError
 from eclose.models.interface import Decoding, FinishReason, Request, TokenUsage
 from eclose.models.local.chat_template import PromptTooLongError, tokenize_prompt
+from eclose.models.local.microbatch import open_continuous
 from eclose.models.local.vllm_model import VllmModel, read_adapter_rank
+from eclose.models.openai.failures import CallFailureKind
 
 pytestmark = pytest.mark.torch
 
@@ -28,6 +31,26 @@ class LoRARequest:
     lora_name: str
     lora_int_id: int
     lora_path: str
+
+
+class SteppingEngine:
+    """Finishes one request a step, the latest first; a request may join at any step."""
+
+    def __init__(self, llm):
+        self.llm, self.waiting, self.most = llm, [], 0
+
+    def add_request(self, request_id, prompt, params, *, lora_request):
+        self.waiting.append((request_id, prompt["prompt_token_ids"], params, lora_request))
+        self.most = max(self.most, len(self.waiting))
+
+    def step(self):
+        request_id, ids, params, adapter = self.waiting.pop()
+        (result,) = self.llm.generate([ids], [params], lora_request=adapter, use_tqdm=False)
+        unfinished = [SimpleNamespace(finished=False) for _ in self.waiting]
+        return [
+            *unfinished,
+            SimpleNamespace(finished=True, request_id=request_id, prompt_token_ids=ids, outputs=result.outputs),
+        ]
 
 
 @dataclass
@@ -55,16 +78,19 @@ def output(ids):
 @pytest.fixture
 def vllm(tokenizer, monkeypatch):
     """A module that looks like vLLM; its engine is kept as ``made``."""
-    module, request = ModuleType("vllm"), ModuleType("vllm.lora.request")
+    module, request, sampling = (ModuleType(f"vllm{name}") for name in ("", ".lora.request", ".sampling_params"))
+    sampling.RequestOutputKind = SimpleNamespace(FINAL_ONLY="final")
     module.SamplingParams, request.LoRARequest = SamplingParams, LoRARequest
 
     def engine(**settings):
         module.made = LLM(settings, tokenizer=tokenizer)
+        module.made.llm_engine = SteppingEngine(module.made)
         return module.made
 
     module.LLM = engine
     monkeypatch.setitem(sys.modules, "vllm", module)
     monkeypatch.setitem(sys.modules, "vllm.lora.request", request)
+    monkeypatch.setitem(sys.modules, "vllm.sampling_params", sampling)
     monkeypatch.setattr("eclose.models.load_weights.load_tokenizer", lambda *_: tokenizer)
     monkeypatch.setattr(
         "eclose.models.local.vllm_model.load_published_generation_config",
@@ -141,7 +167,7 @@ def test_seeds_of_replicas_and_attempts_do_not_collide(vllm):
 
 
 def test_adapters_are_told_apart_by_content_not_by_name(vllm, folders):
-    model = VllmModel.load("some/model")
+    model = VllmModel.load("some/model", rank=16)
     first, second = [model.with_adapter(folder) for folder in folders]
     assert first.name == second.name == "some/model+checkpoint-5"
     assert first.adapter.lora_name != second.adapter.lora_name
@@ -155,7 +181,7 @@ def test_adapters_are_told_apart_by_content_not_by_name(vllm, folders):
 
 
 def test_an_adapter_that_is_not_applied_is_noticed(vllm, folders):
-    model = VllmModel.load("some/model")
+    model = VllmModel.load("some/model", rank=16)
     vllm.made.deaf = True
     with pytest.raises(UserError, match="changes no token of vLLM"):
         model.with_adapter(folders[0])
@@ -182,4 +208,52 @@ def test_a_prompt_that_leaves_no_room_is_refused(vllm, tokenizer):
 def test_without_vllm_it_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(UserError, match="pip install vllm, or use transformers:NAME"):
+        VllmModel.load("some/model")
+
+
+def test_engine_without_an_adapter_reserves_nothing_for_one(vllm, folders):
+    model = VllmModel.load("some/model")
+    assert not {"enable_lora", "max_lora_rank"} & vllm.made.settings.keys()
+    with pytest.raises(UserError, match="the engine was started for None"):
+        model.with_adapter(folders[0])
+
+
+def test_fed_requests_join_those_under_way_and_fail_alone(vllm, tokenizer):
+    """A batch that is awaited as a whole would keep its free places until its slowest reply."""
+    size = len(tokenize_prompt(tokenizer, ask()))
+    model = VllmModel.load("some/model", context=size + 60)
+    too_long = replace(ask(), messages=({"role": "user", "content": "Who are you? " * 60},))
+
+    async def complete():
+        async with open_continuous(model) as served:
+            return await asyncio.gather(
+                *(served.complete(request) for request in (ask(), too_long, ask(max_tokens=4))), return_exceptions=True
+            )
+
+    whole, failure, cut = asyncio.run(complete())
+    assert (whole.text, whole.finish) == ("1. I am base.\nFinal answer: base", FinishReason.STOP)
+    assert (cut.usage.completion_tokens, cut.finish) == (4, FinishReason.LENGTH)
+    assert (failure.kind, failure.unpaid) == (CallFailureKind.TOO_LONG, True)
+    assert vllm.made.llm_engine.most == 2
+
+
+def test_engine_that_fails_fails_every_waiting_request(vllm, monkeypatch):
+    model = VllmModel.load("some/model")
+    monkeypatch.setattr(SteppingEngine, "step", lambda _: 1 / 0)
+
+    async def complete():
+        async with open_continuous(model) as served:
+            return await asyncio.gather(*(served.complete(ask()) for _ in range(3)), return_exceptions=True)
+
+    assert [type(reply) for reply in asyncio.run(complete())] == [ZeroDivisionError] * 3
+
+
+def test_vllm_that_fails_to_import_is_a_sentence(monkeypatch):
+    """Beside a torchvision for another torch, the import ends with a RuntimeError."""
+
+    def fail(_name):
+        raise RuntimeError("operator torchvision::nms does not exist")
+
+    monkeypatch.setattr("eclose.models.local.vllm_model.importlib.import_module", fail)
+    with pytest.raises(UserError, match=r"vLLM cannot be used here \(operator torchvision::nms"):
         VllmModel.load("some/model")

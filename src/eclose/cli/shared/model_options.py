@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -351,3 +351,27 @@ def _describe_cost(words: str, amount: int | None, currency: str) -> str:
     if amount is None:
         return "cost unknown (for prices: pip install 'eclose[prices]', or --prices FILE)"
     return f"{words} {format_money(amount, currency)}".lstrip()
+
+
+VllmSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--vllm",
+        metavar="NAME=NUMBER",
+        help="Setting of vLLM in this process: tensor_parallel_size, pipeline_parallel_size, gpu_memory_utilization or "
+        "max_num_seqs; may be repeated. Changes no reply.",
+        show_default=False,
+    ),
+]
+
+
+def parse_vllm_settings(words: Sequence[str] | None) -> dict[str, int | float]:
+    """Return the settings of vLLM by name."""
+    settings: dict[str, int | float] = {}
+    for word in words or ():
+        name, _, value = word.partition("=")
+        try:
+            settings[name] = int(value) if value.isdecimal() else float(value)
+        except ValueError:
+            raise typer.BadParameter(f"--vllm {word}: write NAME=NUMBER, such as tensor_parallel_size=2.") from None
+    return settings

@@ -1,4 +1,4 @@
-"""A vLLM engine in this process as a ``LocalBatchModel``, with one LoRA request per adapter.
+"""A vLLM engine in this process, with one LoRA request per adapter: for batches, or fed with one request at a time.
 
 vLLM only chooses tokens: prompts are tokenised and replies decoded as for every engine. ``prompt_logprobs`` are never
 used, because they are wrong with a prefix cache.
@@ -51,7 +51,8 @@ class VllmModel:
     base: str
     stops: frozenset[int]
     context: int
-    rank: int
+    rank: int | None
+    """Largest rank of an adapter; None for an engine without adapters."""
     adapter: Any = None
 
     @property
@@ -61,24 +62,26 @@ class VllmModel:
 
     @classmethod
     def load(
-        cls, name: str, *, revision: str | None = None, rank: int = 16, context: int = 8_192, **settings: Any
+        cls, name: str, *, revision: str | None = None, rank: int | None = None, context: int = 8_192, **settings: Any
     ) -> VllmModel:
-        """Start an engine for adapters up to ``rank``; further settings are passed to vLLM."""
+        """Start an engine, for adapters up to ``rank`` where one is given; further settings are passed to vLLM."""
         engine = _module("vllm").LLM
         from eclose.models.load_weights import load_tokenizer  # noqa: PLC0415 - heavy
 
         tokenizer = load_tokenizer(name, revision)
         stops = find_stop_ids(tokenizer, load_published_generation_config(name, revision))
-        # A rank above the list is passed on unchanged, and vLLM refuses it.
-        rank = next((accepted for accepted in _RANKS if accepted >= rank), rank)
-        settings |= {"enable_lora": True, "max_lora_rank": rank, "max_model_len": context, "trust_remote_code": False}
+        if rank is not None:
+            # vLLM reserves memory for the largest rank; one above the list is passed on unchanged, and vLLM refuses it.
+            rank = next((accepted for accepted in _RANKS if accepted >= rank), rank)
+            settings |= {"enable_lora": True, "max_lora_rank": rank}
+        settings |= {"max_model_len": context, "trust_remote_code": False}
         # generation_config="vllm" ignores the publisher's generation settings: the request holds all of them.
         llm = engine(model=name, revision=revision, generation_config="vllm", **settings)
         return cls(llm, tokenizer, name, stops, context, rank)
 
     def with_adapter(self, folder: Path) -> VllmModel:
         """Return the same engine with an adapter; raise where the adapter changes no generated token."""
-        if (rank := read_adapter_rank(folder)) > self.rank:
+        if (rank := read_adapter_rank(folder)) > (self.rank or 0):
             raise UserError(
                 f"{folder}: has rank {rank}, and the engine was started for {self.rank}. Start it with rank={rank}."
             )
@@ -95,6 +98,30 @@ class VllmModel:
 
     def complete_all(self, requests: Sequence[Request]) -> list[Reply]:
         """Return one reply per request, in order."""
+        prompts, sampling = self._prepare(requests)
+        pairs = zip(prompts, self._run(prompts, sampling), strict=True)
+        return [decode_reply_tokens(self.tokenizer, ids, output.token_ids, self.stops) for ids, output in pairs]
+
+    def feed(self, key: int, request: Request) -> None:
+        """Add a request to those that the engine works on; raise PromptTooLongError where it does not fit."""
+        ((ids,), (sampling,)) = self._prepare([request])
+        # Otherwise the engine would send every token on its own.
+        sampling.output_kind = _module("vllm.sampling_params").RequestOutputKind.FINAL_ONLY
+        self.llm.llm_engine.add_request(str(key), {"prompt_token_ids": list(ids)}, sampling, lora_request=self.adapter)
+
+    def step(self) -> list[tuple[int, Reply]]:
+        """Compute the next tokens of all requests in the engine; return the replies that are finished, by key."""
+        results = [result for result in self.llm.llm_engine.step() if result.finished]
+        return [
+            (
+                int(result.request_id),
+                decode_reply_tokens(self.tokenizer, result.prompt_token_ids, result.outputs[0].token_ids, self.stops),
+            )
+            for result in results
+        ]
+
+    def _prepare(self, requests: Sequence[Request]) -> tuple[list[list[int]], list[Any]]:
+        """Return prompts in tokens, and how each is sampled."""
         prompts = [tokenize_prompt(self.tokenizer, request) for request in requests]
         limits = limit_new_tokens(prompts, requests, self.context)
         sampling = []
@@ -103,8 +130,7 @@ class VllmModel:
             sampling.append(
                 self._sampling(limit, temperature=decoding.temperature, top_p=decoding.top_p, seed=request.seed)
             )
-        pairs = zip(prompts, self._run(prompts, sampling), strict=True)
-        return [decode_reply_tokens(self.tokenizer, ids, output.token_ids, self.stops) for ids, output in pairs]
+        return prompts, sampling
 
     @cached_property
     def _fingerprint(self) -> list[tuple[int, float]]:
@@ -127,6 +153,6 @@ class VllmModel:
 def _module(name: str) -> Any:
     try:
         return importlib.import_module(name)
-    except ImportError as missing:
+    except (ImportError, RuntimeError) as missing:  # torchvision for another torch raises a RuntimeError
         reason = f"vLLM cannot be used here ({missing})"
         raise UserError(f"{reason}. Run: pip install vllm, or use transformers:NAME.") from missing

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 from eclose.core.edit_selection import draw_edit, select_fixed_edit
 from eclose.core.family import Family
 from eclose.errors import UserError
-from eclose.likelihood.exactness_check import choose_scoring_strategy
+from eclose.likelihood.exactness_check import choose_scoring_strategy, confirm_on_family
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.render import PathTooLongError, TokenPathRenderer
 from eclose.likelihood.score import (
@@ -134,7 +134,8 @@ class EClosureLoss:
             backend: Attention of tree scoring.
         """
         self.objective = collator.objective
-        self.choice = choose_scoring_strategy(model, strategy, backend)
+        self.choice = choose_scoring_strategy(model, strategy, backend, max_length=collator.max_length)
+        self._model, self._strategy, self._confirmed = model, strategy, False
         self._forests = ForestDataset(
             FamilyList(),
             collator.renderer,
@@ -158,6 +159,12 @@ class EClosureLoss:
     def forests(self, batch: Mapping[str, Any]) -> list[FamilyForest]:
         """Return the families of a batch, grouped into forward passes."""
         scores = batch[FAMILIES_KEY]
+        # Several processes would score families of different lengths, and might choose differently.
+        if not self._confirmed and not torch.distributed.is_initialized():
+            longest = max(scores, key=lambda family: max(len(score.path.ids) for score in family))
+            self.choice = confirm_on_family(self._model, self.choice, longest, self._strategy)
+            self._forests = replace(self._forests, strategy=self.choice.strategy)
+        self._confirmed = True
         return self._forests.build_forests(
             [(FamilyDraw(index, None, 1 / len(scores)), family) for index, family in enumerate(scores)]
         )
