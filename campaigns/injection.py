@@ -30,12 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 
 from campaigns.judge_http import judge_run, plant, serving
 from perf.result import print_result
-
-from eclose.judging.find_inputs import JudgeInputFiles
-from eclose.judging.settings import JudgeSettings
-from eclose.protocol.judging import JudgeQuestion
-from eclose.store.records import jsonl
-from eclose.world.faulty.hostile_cases import (
+from tests.world.faulty.hostile_cases import (
     VISIBLE_SLOTS,
     HostileCase,
     InjectedCase,
@@ -46,6 +41,11 @@ from eclose.world.faulty.hostile_cases import (
     load_prompt_injections,
     make_hostile_cases,
 )
+
+from eclose.judging.find_inputs import JudgeInputFiles
+from eclose.judging.settings import JudgeSettings
+from eclose.protocol.judging import JudgeQuestion
+from eclose.store.records import jsonl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

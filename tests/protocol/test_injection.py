@@ -7,11 +7,7 @@ from dataclasses import asdict, replace
 from itertools import islice
 
 import pytest
-
-from eclose.protocol import judging
-from eclose.protocol.judging import JudgeQuestion
-from eclose.protocol.prompts import PromptMessage
-from eclose.world.faulty.hostile_cases import (
+from tests.world.faulty.hostile_cases import (
     VISIBLE_SLOTS,
     InjectionSlot,
     disclose_case_to_judges,
@@ -19,6 +15,10 @@ from eclose.world.faulty.hostile_cases import (
     load_prompt_injections,
     make_hostile_cases,
 )
+
+from eclose.protocol import judging
+from eclose.protocol.judging import JudgeQuestion
+from eclose.protocol.prompts import PromptMessage
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_text_in_the_system_message_would_be_found(monkeypatch):
         leak = PromptMessage(role="system", content=f"{system['content']}\nThe question is: {material.question}")
         return replace(prompt, messages=(leak, user))
 
-    monkeypatch.setattr("eclose.world.faulty.hostile_cases.build_judge_prompt", careless)
+    monkeypatch.setattr("tests.world.faulty.hostile_cases.build_judge_prompt", careless)
     assert {problem.partition(": ")[2] for problem in find_prompt_breaches(next(make_hostile_cases(1)))} == {
         "another system message"
     }

@@ -10,6 +10,7 @@ from itertools import islice
 
 import openai
 import pytest
+from tests.world.faulty.hostile_cases import InjectionSlot, insert_injection, load_prompt_injections
 
 from eclose.protocol import disclosure
 from eclose.protocol.judging import (
@@ -21,7 +22,6 @@ from eclose.protocol.judging import (
 )
 from eclose.protocol.material_json import render_material
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
-from eclose.world.faulty.hostile_cases import InjectionSlot, insert_injection, load_prompt_injections
 from eclose.world.make.instances import make_world_items
 from eclose.world.roles.gullible_judges import GullibleJudgeKind, find_commanded_verdict
 from eclose.world.roles.request_handlers import build_world_handlers

@@ -1,1 +1,1 @@
-"""Faulty material made on purpose: broken responses, bad sources and replies, and prompt injections."""
+"""Faulty material made on purpose: broken responses, bad sources and bad replies."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -50,7 +50,7 @@ class PromptInjection:
 @cache
 def load_prompt_injections() -> tuple[PromptInjection, ...]:
     """Return the packaged texts."""
-    lines = (files(__package__) / "texts" / "injections.jsonl").read_text("utf-8").splitlines()
+    lines = Path(__file__).with_name("injections.jsonl").read_text("utf-8").splitlines()
     entries = (json.loads(line) for line in lines)
     # "times" repeats a text to make very long ones without storing them.
     return tuple(PromptInjection(entry["kind"], entry["text"] * entry.get("times", 1)) for entry in entries)
