@@ -1,20 +1,22 @@
 # The whole developer interface. `make setup` once, then `make check test` before every commit.
 
 VENV ?= .venv
-# More than there are cores: many tests wait for servers, locks and kills.
-AT_ONCE ?= 3
+AT_ONCE ?= 2
 BIN := $(VENV)/bin
 # The site's tools have an environment of their own: they and the package need not agree on versions.
 SITE_VENV ?= build/site-venv
 RELEASE_VENV ?= build/release-venv
 SPELLED := $(wildcard *.md) docs skills src campaigns perf scripts examples recipes
+WHEEL_VENV ?= build/wheel-venv
 # -m replaces the filter of the fast lane. Tests that compare times run alone, after the others.
-PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m 'not timing'
+PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m 'not (timing or study)'
+# Collecting everything again for a few of them would take as long as they do.
+TIMED = $(shell grep -rl --include='test_*.py' 'mark\.timing' tests)
 # What all figures rest on, covered by its own tests alone. Counting lines takes nearly as long as the tests themselves.
 COUNTED := core stats metrics
 
-.PHONY: setup setup-light check format fast test coverage breakings figures campaigns docs benchmark pictures tutorials site demo dist \
-	install-matrix lock
+.PHONY: setup setup-light check format fast test test-parallel test-timing studies coverage breakings figures campaigns docs \
+	benchmark pictures tutorials site demo dist wheel-venv install-matrix lock
 
 # Environments are made by uv: the one on the path, or one that pip puts into build/uv.
 UV := $(shell command -v uv || echo build/uv/bin/uv)
@@ -54,10 +56,17 @@ format: ## let the formatter and the fixable lints have their way
 fast: ## the fast lane: offline, no browser, PostgreSQL, Ray, torch or process
 	$(BIN)/python -m pytest
 
-test: ## all tests; core, stats and metrics must be covered to the last line
+test: test-parallel test-timing ## all tests but the studies; core, stats and metrics must be covered to the last line
+
+test-parallel:
 	$(PYTEST) $(COUNTED:%=tests/%) $(COUNTED:%=--cov=eclose.%) --cov-report=term:skip-covered --cov-fail-under=100
 	$(PYTEST) $(COUNTED:%=--ignore=tests/%) --durations=25
-	$(BIN)/python -m pytest -m timing
+
+test-timing:
+	$(BIN)/python -m pytest -m timing $(TIMED)
+
+studies: ## the tests that take long: kills at every stage, two devices, real models, many seeds; each has a short twin
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m study --durations=25
 
 coverage: ## which lines of the whole package no test reaches
 	$(PYTEST) --cov --cov-report=term:skip-covered
@@ -93,13 +102,16 @@ demo: ## the README's commands in a fresh folder
 	PATH="$(abspath $(BIN)):$$PATH" sh examples/quickstart.sh
 
 dist: $(OWN_UV) ## the source distribution, the wheel and the bill of materials of the installed wheel
-	rm -rf dist $(RELEASE_VENV) build/wheel-venv
+	rm -rf dist $(RELEASE_VENV) $(WHEEL_VENV)
 	$(NEW_VENV) $(RELEASE_VENV)
 	$(PINNED) --python $(RELEASE_VENV) -r requirements/release.lock
 	$(RELEASE_VENV)/bin/python -m build --no-isolation --outdir dist .
-	$(NEW_VENV) build/wheel-venv
-	$(UV) pip install --quiet --python build/wheel-venv dist/*.whl
-	$(RELEASE_VENV)/bin/cyclonedx-py environment --output-file build/eclose.cdx.json build/wheel-venv/bin/python
+	$(MAKE) --no-print-directory wheel-venv
+	$(RELEASE_VENV)/bin/cyclonedx-py environment --output-file build/eclose.cdx.json $(WHEEL_VENV)/bin/python
+
+wheel-venv: $(OWN_UV)
+	$(NEW_VENV) $(WHEEL_VENV)
+	$(UV) pip install --quiet --python $(WHEEL_VENV) $(CONSTRAINTS:%=--constraint %) dist/*.whl
 
 install-matrix: ## every extra in a fresh environment, and the lowest versions; needs uv, takes minutes
 	$(BIN)/python scripts/install_matrix.py

@@ -161,6 +161,7 @@ FIRST_FIGURE = {
 }
 
 
+@pytest.mark.figures
 def test_what_is_stale_is_said_first_in_every_output_of_a_report(judged):
     command("report", judged, "--format", "figures")
     fresh = (judged / "report" / "figures" / "rates.svg").read_bytes()

@@ -58,6 +58,7 @@ def run(code):
     return subprocess.run([sys.executable, *code], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_importing_loads_nothing_heavy_and_sets_nothing():
     program = (
         "import os, sys; before = dict(os.environ); import eclose; "

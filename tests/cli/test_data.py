@@ -280,6 +280,7 @@ def test_what_the_system_refuses_is_a_sentence_too(tmp_path):
     assert refused.stderr.startswith(f"eclose: {tmp_path}/file/below/example-instances.jsonl: cannot be written here")
 
 
+@pytest.mark.slow
 def test_importing_the_commands_is_cheap():
     heavy = "pydantic", "numpy", "rich.table", "eclose.store.records.jsonl", "eclose.benchmarks.load"
     code = f"import sys, eclose.cli.data; print([name for name in {heavy} if name in sys.modules])"

@@ -137,6 +137,7 @@ def test_a_forecast_needs_no_key(judged, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.figures
 def test_a_diagnosis_ends_with_a_report_that_says_how_far_to_trust_it(judged, tmp_path):
     run, verdicts = judged
     output = command("diagnose", run, "--out", tmp_path / "before", "--resamples", 200, "--validation", _validated(run))

@@ -55,6 +55,7 @@ def runs(questions, tmp_path_factory):
     return put(folder / "new", new), put(folder / "old", old)
 
 
+@pytest.mark.figures
 def test_a_report_has_the_same_bytes_as_that_of_a_diagnosis(runs, tmp_path):
     told = command("diagnose", runs[0], "--resamples", 100, "--against", runs[1], "--out", tmp_path / "one")
     written = command("report", runs[0], "--resamples", 100, "--against", runs[1], "--out", tmp_path / "two")
@@ -101,6 +102,7 @@ def test_missing_labels_give_bounds_and_no_rate(unjudged, tmp_path):
     assert page.count("<b>too little judged</b>") == (3 if unjudged < len(cases) else 2)
 
 
+@pytest.mark.figures
 def test_figures_left_out_are_said_in_a_line(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
     told = command("report", runs[0], "--resamples", 100, "--out", tmp_path)
@@ -109,6 +111,7 @@ def test_figures_left_out_are_said_in_a_line(runs, tmp_path, monkeypatch):
     assert "no figures" not in command("report", runs[0], "--resamples", 100, "-f", "json", "-o", tmp_path)
 
 
+@pytest.mark.figures
 def test_figures_asked_for_by_name_are_not_left_out_in_silence(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
     told = refusal("report", runs[0], "--resamples", 100, "-f", "figures", "-o", tmp_path)

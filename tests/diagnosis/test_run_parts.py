@@ -171,6 +171,7 @@ def s3(tmp_path_factory):
         log.close()
 
 
+@pytest.mark.slow
 def test_parts_in_object_storage_are_read_alike(dirty_run, s3):  # noqa: F811
     url = f"{s3}/runs/first"
     assert split_run(dirty_run, url, rows=30) == 4

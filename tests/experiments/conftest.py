@@ -1,6 +1,7 @@
 """Weights, judge and plans of experiments that are run to their end."""
 
 import pytest
+from tests.built import build_once
 from tests.experiments.plans import QUICK, write_plan
 
 from eclose.store.records.jsonl import write_records
@@ -8,9 +9,13 @@ from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.app import ModelServerThread
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def material(tmp_path_factory):
     """Weights that answer in the right layout, because they know two families by heart, and the data of a plan."""
+    return build_once(tmp_path_factory, "experiment-material", _build_material)
+
+
+def _build_material(folder):
     torch = pytest.importorskip("torch", reason="needs the train extra")
     # Weights need torch, and the tests of plans do without it.
     from tests.training.small import short_families, small_model, small_tokenizer
@@ -18,7 +23,6 @@ def material(tmp_path_factory):
     from eclose.training.api import train
 
     torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("material")
     small_model().save_pretrained(folder / "random")
     small_tokenizer().save_pretrained(folder / "random")
     families = short_families(2)
@@ -28,7 +32,6 @@ def material(tmp_path_factory):
     learn = {**QUICK, "max_steps": 120, "learning_rate": 1e-2, "lr_scheduler_type": "constant", "lora_rank": 0}
     learn |= {"model": str(folder / "random"), "method": "sft", "save_strategy": "no", "gradient_checkpointing": False}
     train(folder / "train.jsonl", out=folder / "learned", **learn)
-    return folder
 
 
 @pytest.fixture(scope="module")

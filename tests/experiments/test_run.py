@@ -3,11 +3,12 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
+from tests.forking import ForkServer
 
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytest.importorskip("peft", reason="needs the train extra")
@@ -153,23 +154,35 @@ def test_a_launcher_trains_in_a_process_of_its_own(write, tmp_path, monkeypatch)
     assert read_results(tmp_path / "here") == read_results(tmp_path / "launched")
 
 
-def test_killed_in_every_stage_it_ends_as_an_unbroken_run(write, tmp_path):
+@pytest.fixture(scope="module")
+def forks():
+    """A process that has imported what a run needs: importing takes longer than running."""
+    with ForkServer("torch", "transformers.trainer", "peft", "eclose.cli.main", OMP_NUM_THREADS="1") as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("only", "least"),
+    [(["stage=train"], 1), pytest.param([], 4, marks=pytest.mark.study)],
+    ids=["training alone", "every stage"],
+)
+def test_killed_in_a_stage_it_ends_as_an_unbroken_run(write, forks, tmp_path, only, least):
     whole, broken = (init_experiment(write(), tmp_path / name) for name in ("whole", "broken"))
-    assert not run_experiment(whole).failed
-    words = [sys.executable, "-m", "eclose.cli.main", "experiment", "run", str(broken.folder)]
+    assert not run_experiment(whole, only).failed
+    words = ["experiment", "run", str(broken.folder), *(word for choice in only for word in ("--only", choice))]
+    output = tmp_path / "output.txt"
     kills = 0
-    for task in broken.tasks:
-        process = subprocess.Popen(words, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
+    for task in [task for task in broken.tasks if not only or (task.stage is Stage.TRAIN and task.cell.is_tuned)]:
+        (process,) = forks.start("eclose.cli.main", words, output)
         end = time.monotonic() + 120
-        while not task.folder(broken.folder).is_dir() and process.poll() is None:
-            assert time.monotonic() < end
+        while not task.folder(broken.folder).is_dir():
+            assert time.monotonic() < end, output.read_text()
             time.sleep(0.005)
         time.sleep(0.05 * (1 + kills))
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            kills += 1
-        process.wait()
-    assert kills >= 4
-    ended = subprocess.run(words, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+        kills += forks.wait() == -signal.SIGKILL
+    assert kills >= least
+    code, text = forks.run("eclose.cli.main", words, output)
+    assert code == 0, text
     assert read_results(broken.folder) == read_results(whole.folder)

@@ -247,7 +247,7 @@ def test_two_processes_speak_with_one_voice(two):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("begun", "resumed"), [(2, 2), (1, 2), (2, 1)])
+@pytest.mark.parametrize(("begun", "resumed"), [pytest.param(2, 2, marks=pytest.mark.study), (1, 2), (2, 1)])
 def test_any_number_of_processes_goes_on_where_any_other_stopped(run, one, two, tmp_path, begun, resumed):
     out, output = run(resumed, stopped(two[0] if begun == 2 else one, tmp_path))
     assert f"resumed from {out}/checkpoint-3" in output
@@ -255,6 +255,7 @@ def test_any_number_of_processes_goes_on_where_any_other_stopped(run, one, two, 
     assert_same(out, one, **ROUNDING)
 
 
+@pytest.mark.study  # test_accelerate_understands_our_configurations holds the number of processes
 @pytest.mark.slow
 def test_a_launcher_that_starts_one_process_is_found_out(words, tmp_path):
     """`accelerate launch --cpu` starts one process, whatever it is told."""
@@ -266,6 +267,7 @@ def test_a_launcher_that_starts_one_process_is_found_out(words, tmp_path):
     assert not (tmp_path / "run" / "checkpoint-2").exists()
 
 
+@pytest.mark.study  # in short: the two processes of torchrun, and what Accelerate understands
 @pytest.mark.slow
 def test_accelerate_launch_starts_as_many_as_our_configuration_says(words, one, tmp_path):
     command = [sys.executable, "-m", "accelerate.commands.launch", "--main_process_port", "0"]

@@ -263,6 +263,7 @@ def test_the_keys_of_the_json_stay(diagnosis):
     ]  # fmt: skip
 
 
+@pytest.mark.figures
 def test_all_files_are_written_whole_and_equal_for_equal_input(tmp_path):
     hostile = hostile_cases()[::33]  # a surrogate is among them; drawing all of them takes a minute
     diagnosis = make_diagnosis(hostile, resamples=5)
@@ -287,6 +288,7 @@ def test_only_what_is_asked_for_is_written(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["diagnosis.json"]
 
 
+@pytest.mark.figures
 def test_without_matplotlib_everything_else_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
     written = write_report_files(make_diagnosis([case()], resamples=5), [case()], tmp_path)

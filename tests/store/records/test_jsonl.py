@@ -163,6 +163,7 @@ def test_a_failure_at_the_very_end_leaves_nothing_either(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+@pytest.mark.slow
 def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path, name):
     """In a process of its own, whose files may have a hundred bytes: what is buffered cannot be written out either."""
     code = (

@@ -305,6 +305,7 @@ def test_coming_before_retry_after_is_noticed() -> None:
 # Imports
 
 
+@pytest.mark.slow
 def test_only_the_server_needs_aiohttp() -> None:
     script = """
 import sys
