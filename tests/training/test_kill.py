@@ -41,23 +41,29 @@ def recipe(model_folder, tmp_path):
     return path
 
 
-@pytest.fixture
-def command(recipe, family_file, tmp_path):
-    """The command of a run: started in a process of its own, to be killed at a moment or to come to its end."""
+@pytest.fixture(scope="module")
+def forks():
+    """A process that has imported what a run needs: importing takes longer than running."""
     modules = ("torch", "transformers.trainer", "accelerate", "peft", "eclose.cli.main", "eclose.training.run")
     with ForkServer(*modules, OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false") as server:
+        yield server
 
-        def run(out, moment=None, sent=signal.SIGKILL, code=-signal.SIGKILL):
-            words = ["train", str(family_file), "--recipe", str(recipe), "--out", str(out)]
-            output = tmp_path / "output.txt"
-            (process,) = server.start("eclose.cli.main", words, output)
-            if moment is not None:
-                wait_for(moment)
-                os.kill(process, sent)
-            assert server.wait() == (0 if moment is None else code), output.read_text()
-            return output.read_text()
 
-        yield run
+@pytest.fixture
+def command(forks, recipe, family_file, tmp_path):
+    """The command of a run: started in a process of its own, to be killed at a moment or to come to its end."""
+
+    def run(out, moment=None, sent=signal.SIGKILL, code=-signal.SIGKILL):
+        words = ["train", str(family_file), "--recipe", str(recipe), "--out", str(out)]
+        output = tmp_path / "output.txt"
+        (process,) = forks.start("eclose.cli.main", words, output)
+        if moment is not None:
+            wait_for(moment)
+            os.kill(process, sent)
+        assert forks.wait() == (0 if moment is None else code), output.read_text()
+        return output.read_text()
+
+    return run
 
 
 def wait_for(moment):
