@@ -142,6 +142,8 @@ def measure(
     browsers = {name: Browser(origin, static=True) for name in links}
     for name, browser in browsers.items():
         browser.join(links[name])
+        # Until the last one has joined, the server closes the idle connections of the first ones.
+        browser.close()
     began = time.perf_counter()
     until = began + options.warm_up + options.seconds
     over = lambda: time.perf_counter() > until  # noqa: E731 - a clock
