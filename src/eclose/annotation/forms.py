@@ -157,7 +157,6 @@ def find_form_problems(
 
 
 def _entry_problems(form: AnnotationPass, entry: FormEntry) -> Iterator[tuple[str, str]]:
-    """Yield field name and message of every problem."""
     names = {field.name for field in form.fields}
     yield from ((name, "is not asked here.") for name in sorted(set(entry) - names))
     for field in form.fields:

@@ -291,7 +291,6 @@ def _check_questions(items: Sequence[AssignmentItem], people: int, per_response:
 
 
 def _twice(names: Iterable[str]) -> str | None:
-    """Return the first name that occurs more than once."""
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 

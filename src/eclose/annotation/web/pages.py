@@ -145,7 +145,6 @@ def _template_text(name: str) -> str:
 
 
 def _field_problems(problems: Sequence[FormProblem], number: int, field: str) -> Iterator[FormProblem]:
-    """Return the problems of a field in the entry of this number."""
     return (problem for problem in problems if problem.field == field and (problem.step or 1) == number)
 
 

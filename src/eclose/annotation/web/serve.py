@@ -153,7 +153,6 @@ def open_in_browser(url: str, folder: Path) -> None:
 
 
 def _host_names(public_url: str | None, port: int) -> tuple[str, ...]:
-    """Return the values of the Host header that name this server."""
     names = tuple(list_own_hosts(LOOPBACK, port))
     if public_url is None:
         return names

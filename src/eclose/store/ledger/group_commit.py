@@ -345,7 +345,6 @@ class _Outage:
         )
 
     def _end(self) -> float:
-        """Return the time at which the server is given up."""
         since = self._since if self._since is not None else self._began
         since = time.monotonic() if since is None else since
         return min(since + self._max_outage, max(since, self._stop_requested) + MAX_OUTAGE_SECONDS_AFTER_STOP)
@@ -448,5 +447,4 @@ def _resolve_futures(pairs: list[tuple[asyncio.Future[Any], Any]]) -> None:
 
 
 def _sentence(error: DBAPIError) -> str:
-    """Return the message of the database in one line."""
     return " ".join(str(error.orig).split())

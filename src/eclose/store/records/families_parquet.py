@@ -91,7 +91,6 @@ def decode_family_row(row: Mapping[str, Any]) -> Family:
 
 
 def _groups(families: Iterable[Family], schema: Any, most: int) -> Iterator[list[Any]]:
-    """Yield the record batches of each row group."""
     arrow, _ = import_pyarrow()
     group: list[Any] = []
     families = iter(families)
@@ -124,7 +123,6 @@ def _to_cell(value: Any) -> Any:
 
 
 def _from_cell(kind: Any, cell: Any) -> Any:
-    """Return a cell as the JSON value of a record."""
     if cell is None:
         return None
     kind = _without_none(kind)
@@ -185,7 +183,6 @@ def _field_types(kind: Any) -> dict[str, Any]:
 
 @cache
 def _optional_fields(kind: Any) -> frozenset[str]:
-    """Return the names of the fields that have a default."""
     return frozenset(
         field.name for field in fields(kind) if field.default is not MISSING or field.default_factory is not MISSING
     )

@@ -256,7 +256,6 @@ def _choose_list(path: Path, keys: Sequence[str], lists: Sequence[str]) -> str:
 
 
 def _bracketed(window: JsonStreamWindow, path: Path) -> Iterator[RawRecord]:
-    """Yield the items between the brackets of an array."""
     window.skip("[")
     number = 0
     # After a comma another item must follow: the end of ``[{...},]`` is read as an item, and refused.
