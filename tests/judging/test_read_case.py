@@ -56,7 +56,7 @@ def test_judge_reads_a_text_as_evaluate_does(tmp_path, text):
     assert response.instance_id == read.id
 
 
-@pytest.mark.parametrize("question", [QUESTION, {**ROW, "id": "q"}, {**ROW, "retrieved_contexts": " ".join(CONTEXTS)}])
+@pytest.mark.parametrize("question", [QUESTION, {**ROW, "id": "q"}])
 def test_judge_takes_messages_and_rows(question):
     for response in (
         [{"role": "user", "content": QUESTION.question}, *CALL],
@@ -83,6 +83,8 @@ def test_question_without_passages_is_refused_with_the_usage():
         eclose.judge("question", "answer", judge="openai/m")
     with pytest.raises(SettingError, match="response: is of type int"):
         _read_case(QUESTION, 3)
+    with pytest.raises(RecordError, match=r"retrieved_contexts: .* is one text\. Write \[text\]"):
+        _read_case({**ROW, "retrieved_contexts": " ".join(CONTEXTS)}, "Lund")
     with pytest.raises(RecordError, match="holds no answer"):
         _read_case(QUESTION, [{"role": "user", "content": QUESTION.question}])
 

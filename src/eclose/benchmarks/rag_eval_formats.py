@@ -267,8 +267,7 @@ def _parse_row(record: JsonObject, columns: ToolColumnNames) -> RagToolRecord:
         chunks = read_documents(values["passages"], columns_by_field["passages"])
         values["passages"] = [asdict(chunk) for chunk in chunks]
     elif isinstance(values.get("passages"), str):
-        # All passages joined to one text.
-        values["passages"] = [_normalise_chunk(values["passages"])]
+        raise RecordError(f"{columns_by_field['passages']}: should be a valid array, and is one text. Write [text].")
     elif isinstance(values.get("passages"), list):
         values["passages"] = [_normalise_chunk(passage) for passage in values["passages"]]
     try:
