@@ -15,7 +15,7 @@ TIMED = $(shell grep -rl --include='test_*.py' 'mark\.timing' tests)
 # What all figures rest on, covered by its own tests alone. Counting lines takes nearly as long as the tests themselves.
 COUNTED := core stats metrics
 
-.PHONY: setup setup-light check format fast test test-parallel test-timing studies coverage breakings figures campaigns docs \
+.PHONY: setup setup-light check format fast test test-parallel test-timing studies coverage breakings train-versions figures campaigns docs \
 	benchmark pictures tutorials site demo dist wheel-venv install-matrix lock
 
 # Environments are made by uv: the one on the path, or one that pip puts into build/uv.
@@ -73,6 +73,11 @@ coverage: ## which lines of the whole package no test reaches
 
 breakings: ## single-line changes of the package that a test must catch, tried on copies; takes minutes
 	$(BIN)/python scripts/breakings.py --at-once 2
+
+train-versions: ## training on two processes, on the lowest and the newest Transformers
+	@set -e; for version in ==5.19.0 ''; do \
+		rm -rf build/transformers; $(UV) pip install --quiet --no-deps --target build/transformers "transformers$$version"; \
+		PYTHONPATH=build/transformers $(BIN)/python -m pytest -m '' -p no:cacheprovider tests/training/test_distributed.py; done
 
 figures: ## every performance claim, measured now; fails where one does not hold
 	@set -e; for script in $(filter-out perf/result.py,$(wildcard perf/*.py)); do echo "== $$script"; $(BIN)/python $$script; done

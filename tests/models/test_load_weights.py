@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from copy import deepcopy
+from importlib.metadata import version
 
 import pytest
 
@@ -13,7 +15,14 @@ from safetensors.torch import load_file, save_file
 from tests.likelihood.models import build
 
 from eclose.errors import UserError
-from eclose.models.load_weights import _product_seconds, load_adapter, load_causal_model, load_tokenizer
+from eclose.models import load_weights
+from eclose.models.load_weights import (
+    _product_seconds,
+    leave_out_routers,
+    load_adapter,
+    load_causal_model,
+    load_tokenizer,
+)
 
 
 @pytest.fixture(scope="module")
@@ -201,3 +210,31 @@ def test_a_recipe_with_a_strange_seed_is_refused(seed):
 
     with pytest.raises(UserError, match="not a whole number"):
         describe_adapter_source("tiny", {"model": "tiny", "seed": seed}, "adapter")
+
+
+# PEFT warns of the ranks that it gave to its own names of experts.
+@pytest.mark.filterwarnings("ignore:The following .* keys did not match:RuntimeWarning")
+def test_adapter_on_all_linear_layers_leaves_the_routers_of_experts_out():
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "head_dim": 8}
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "decoder_sparse_step": 1}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    model = transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(**sizes, **experts, **heads))
+    adapted = {}
+    for kept in (True, False):
+        config = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+        if not kept:
+            leave_out_routers(config, model)
+        names = [
+            name for name, _ in peft.get_peft_model(deepcopy(model), config).named_parameters() if "lora_A" in name
+        ]
+        adapted[kept] = {name.split(".layers.0.")[1].split(".lora_A")[0] for name in names}
+    routers = {name for name in adapted[True] if "gate" in name.split(".")}
+    assert routers
+    assert adapted[False] == adapted[True] - routers
+
+
+def test_version_of_a_package_under_another_distribution_or_without_metadata_is_no_error(monkeypatch):
+    monkeypatch.setattr(load_weights, "packages_distributions", lambda: {"vllm": ["numpy"]})
+    assert load_weights.find_package_version("vllm") == version("numpy")
+    monkeypatch.setattr(load_weights, "packages_distributions", dict)
+    assert load_weights.find_package_version("vllm") is None

@@ -265,3 +265,10 @@ def test_model_card_names_the_updates_where_they_end_the_run(tmp_path):
     card = render_model_card(trainer, {})
     assert "| max_steps | `2` |" in card
     assert "num_train_epochs" not in card
+
+
+def test_train_loss_after_a_resume_is_that_of_the_whole_log(tmp_path):
+    trainer = small_trainer(tmp_path / "run", short_families(2))
+    trainer.state.log_history = [{"step": 2, "loss": 3.0}, {"step": 2, "eval_loss": 9.0}, {"step": 3, "loss": 6.0}]
+    trainer.log({"train_loss": 6.0})
+    assert trainer.state.log_history[-1]["train_loss"] == pytest.approx(4.0)
