@@ -119,6 +119,14 @@ def open_task_page(
     return replace(page, key="" if opening is None else str(opening.key))
 
 
+def add_pass_key(connection: Connection, person: Person, sheet: TaskPageContent) -> TaskPageContent | None:
+    """Return a page with the key of its form, which is issued at the first look at its pass."""
+    row = _find_task(connection, person, sheet.task)
+    if row is None:
+        return None
+    return replace(sheet, key=issue_pass_key(connection, sheet.task, _number(row, sheet.form)))
+
+
 def issue_pass_key(connection: Connection, task: str, number: int) -> str:
     """Record that a pass was opened, where it was not before, and return the key of its form."""
     values = {"task": task, "number": number, "key": secrets.token_urlsafe(16), "at": audit_log.current_timestamp()}

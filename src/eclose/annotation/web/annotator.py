@@ -133,12 +133,12 @@ def show_task_page(visit: Worker, task: str, receipt: str = "") -> Response:
             return RedirectResponse("/training", status_code=303)
         sheet = submissions.open_task_page(connection, visit.project, visit.person, task)
         undo = _undo_url(connection, visit) if receipt else None
-    if (sheet := _add_key(visit, task, sheet)) is None:
+    if (sheet := _add_key(visit, sheet)) is None:
         raise not_found_error()
     return HTMLResponse(_render_work(visit, sheet, sheet.draft, receipt=_receipt(receipt), undo=undo))
 
 
-def _add_key(visit: LoggedInVisit, task: str, sheet: TaskPageContent | None) -> TaskPageContent | None:
+def _add_key(visit: LoggedInVisit, sheet: TaskPageContent | None) -> TaskPageContent | None:
     """Return the page of a task with the key of its form, which the first look at a pass writes.
 
     Called without a connection: where many people open pages at once, each would hold one and wait for a second one.
@@ -146,7 +146,7 @@ def _add_key(visit: LoggedInVisit, task: str, sheet: TaskPageContent | None) -> 
     if sheet is None or sheet.key:
         return sheet
     with visit.project.writing() as connection:
-        return submissions.open_task_page(connection, visit.project, visit.person, task)
+        return submissions.add_pass_key(connection, visit.person, sheet)
 
 
 @router.post("/tasks/{task}/{name}")
@@ -164,7 +164,7 @@ def post_pass_form(visit: Worker, task: str, name: str, fields: Fields) -> Respo
     # An invalid form is shown again with its entries and problems.
     with visit.project.reading() as connection:
         sheet = submissions.open_task_page(connection, visit.project, visit.person, task)
-    sheet = _add_key(visit, task, sheet)
+    sheet = _add_key(visit, sheet)
     return _closed_page(visit) if sheet is None else HTMLResponse(_render_work(visit, sheet, entries, outcome), 422)
 
 
