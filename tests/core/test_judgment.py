@@ -9,6 +9,7 @@ from eclose.core.judgment import (
     EVIDENCE,
     INELIGIBILITY_PRECEDENCE,
     NEVER_ASKED_REASONS,
+    NO_CLAIM_REASON,
     WHOLE_TRACE_REASON,
     Criterion,
     missing_reason_kind,
@@ -87,3 +88,20 @@ def test_labels_go_by_their_criterion():
 def test_the_kind_of_a_reason_stands_before_its_details():
     assert missing_reason_kind("invalid: 'a' is missing: really") == "invalid"
     assert {missing_reason_kind(reason) for reason in NEVER_ASKED_REASONS} == NEVER_ASKED_REASONS
+
+
+@pytest.mark.parametrize("steps", [(), (PLAN, SOUND), (PLAN, StepJudgment(None))])
+def test_judgment_of_a_trace_that_may_claim_something_is_not_withheld(steps):
+    judgment = judged(*steps, aligned=True, closed=True, complete=True, correct=True)
+    assert judgment.withhold_hollow_trace() is judgment
+
+
+def test_trace_of_plans_alone_is_unknown_when_withheld_and_its_answer_stays_judged():
+    labels = {"aligned": False, "closed": False, "complete": False, "correct": True}
+    reasons = {Criterion.ALIGNMENT: "It plans.", Criterion.CORRECTNESS: "It matches."}
+    judgment = judged(PLAN, PLAN, **labels, reasons=reasons).withhold_hollow_trace()
+    verdict = judgment.verdict
+    assert (judgment.locally_sound, verdict.aligned, verdict.closed, verdict.complete) == (None,) * 4
+    assert verdict.correct
+    assert set(judgment.unjudged.values()) == {NO_CLAIM_REASON}
+    assert judgment.reasons == {Criterion.CORRECTNESS: "It matches."}

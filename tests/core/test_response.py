@@ -112,3 +112,12 @@ def test_a_response_keeps_its_completion():
     response = Response.from_completion("r1", "q1", "1. A.\nFinal answer: x", ResponseSource("m"))
     assert (response.answer, response.answer_lines, response.completion) == ("x", 1, "1. A.\nFinal answer: x")
     assert response.source == ResponseSource("m")
+
+
+@pytest.mark.parametrize(
+    ("completion", "expected"),
+    [("1. Ana wrote it.\nFinal answer: Ana", True), ("Let me search for it.", False), (None, False)],
+)
+def test_layout_is_the_protocols_only_where_the_completion_has_an_answer_line(completion, expected):
+    response = Response(id="r", instance_id="q", trace=Trace.of([]), answer="Ana", completion=completion)
+    assert response.in_protocol_layout is expected

@@ -242,7 +242,8 @@ def test_a_question_travels_with_all_its_responses():
     few = [case(f"q{i}", "11111" if i % 2 else "01111", "11111") for i in range(20)]
     first, second = (report(cases).overall.rows[L] for cases in (many, few))
     assert first.scores.agreement == second.scores.agreement
-    assert first.disagreement.interval == pytest.approx(second.disagreement.interval, abs=1e-12)
+    # The effective number of cases is not an integer, and takes in one imaginary question of the same size.
+    assert tuple(first.disagreement.interval) == pytest.approx(tuple(second.disagreement.interval), abs=1e-3)
 
 
 def twice(cases, others):
