@@ -46,6 +46,13 @@ def test_two_who_agree_on_what_cannot_be_right_are_looked_at_again():
     assert (found.origin, found.changed) == (LabelOrigin.ADJUDICATED, {"C": (True, True)})
 
 
+def test_one_inconsistent_judgment_of_two_is_a_trigger_of_its_own():
+    consistent = replace(GOOD, steps=(SOUND,))
+    inconsistent = replace(consistent, correct=False)
+    for pair in ([consistent, inconsistent], [inconsistent, consistent]):
+        assert find_adjudication_triggers(pair) == (AdjudicationTrigger.CORRECTNESS, AdjudicationTrigger.INCONSISTENT)
+
+
 def test_those_who_agree_need_nobody():
     found = settle_judgment([GOOD, OTHER])
     assert (found.judgment, found.origin, found.triggers) == (GOOD, LabelOrigin.AGREED, ())

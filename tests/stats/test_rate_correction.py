@@ -273,3 +273,29 @@ def test_intervals_hold_the_truth_where_the_textbook_fails():
         spread = 1.96 * sqrt((truth - judge)[:100].var() / 100 + judge.var() / 2000)
         textbook_held += abs(rate.difference - 0.1) <= spread
     assert covered >= 0.92 * 200 > textbook_held
+
+
+def count_covered(rate, label):
+    """Count which of 40 corrected intervals hold the rate, where a judge misses half of the hits that are hard."""
+    draw, covered = rng(6), 0
+    for _ in range(40):
+        truth, hard = (draw.random(2000) < rate).astype(np.intp), draw.random(2000) < 0.3
+        judge = np.where(hard & (draw.random(2000) < 0.5), 0, truth)
+        corrected = corrected_rate(judge, label(truth, hard, draw), np.arange(2000), rng=draw, draws=200)
+        covered += corrected.interval.low <= rate <= corrected.interval.high
+    return covered
+
+
+def test_intervals_miss_the_truth_where_the_easy_responses_are_labelled():
+    """The first limit of the correction that the guide names."""
+    assert count_covered(0.6, lambda truth, _, __: np.where(np.arange(2000) < 100, truth, X)) >= 36
+    assert count_covered(0.6, lambda truth, hard, _: np.where(~hard & (np.cumsum(~hard) <= 100), truth, X)) < 20
+
+
+def test_intervals_miss_the_truth_where_people_err():
+    """The second limit: 5 % of the labels are wrong, and more labels make it worse."""
+
+    def err(labels):
+        return lambda truth, _, draw: np.where(np.arange(2000) < labels, truth ^ (draw.random(2000) < 0.05), X)
+
+    assert count_covered(0.95, err(400)) < count_covered(0.95, err(30)) < 40

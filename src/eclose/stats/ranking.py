@@ -44,7 +44,7 @@ class ScoredResponses:
 
 
 def auroc(scored: ScoredResponses) -> float | None:
-    """Return the probability that a failed response scores below a reliable one; ties count half."""
+    """Return the share of pairs, a failed and a reliable response, whose failed scores lower; half for a tie."""
     return float_or_none(resampled_aurocs(scored.ones, scored)[0])
 
 

@@ -201,6 +201,16 @@ def test_a_third_person_decides_what_is_disputed_and_nothing_else(key, tmp_path)
     assert [len(handed.surplus) for handed in audit.handed] == [0, 0, 1]
 
 
+@pytest.mark.parametrize("view", [GOLD, EVIDENCE, QUESTION])
+def test_family_fails_when_the_third_auditor_fails_the_disputed_view_alone(key, tmp_path, view):
+    name = ids(key, "A")[0]
+    sheets = [given(key, tmp_path, 1, {name: (view,)}), given(key, tmp_path, 2, {})]
+    third = given(key, tmp_path, 3, {name: (view,)}, only={name})
+    (outcome,) = (each for each in settle_audited_families(key, sheets, third) if each.item.family_id == name)
+    views = (GOLD, EVIDENCE, QUESTION)
+    assert outcome.labels == (*(each != view for each in views), False)
+
+
 def test_different_reasons_for_the_same_verdict_are_no_dispute(key, tmp_path):
     name = ids(key, "A")[0]
     sheets = [given(key, tmp_path, n, {name: (mark,)}) for n, mark in ((1, "gold.aligned"), (2, "gold.closed"))]
