@@ -48,13 +48,14 @@ def equal_sizes(questions: int, _: np.random.Generator) -> Floats:
 
 def cycled_sizes(questions: int, _: np.random.Generator) -> Floats:
     """Return one to fifteen responses."""
-    return 1.0 + np.arange(questions) % 15
+    return (np.arange(questions) % 15).astype(np.float64) + 1
 
 
 def zipf_sizes(questions: int, _: np.random.Generator) -> Floats:
     """Return responses in inverse proportion to the rank of a question, eight on average."""
     shares = 1 / np.arange(1, questions + 1)
-    return np.maximum(1, np.round(shares / shares.sum() * questions * 8))
+    sizes: Floats = np.maximum(1, np.round(shares / shares.sum() * questions * 8))
+    return sizes
 
 
 def dominated_sizes(questions: int, _: np.random.Generator) -> Floats:
@@ -64,7 +65,8 @@ def dominated_sizes(questions: int, _: np.random.Generator) -> Floats:
 
 def lognormal_sizes(questions: int, rng: np.random.Generator) -> Floats:
     """Return responses drawn from a lognormal distribution with median 5 and a standard deviation of 1."""
-    return np.maximum(1, np.round(np.exp(rng.normal(log(5), 1, questions))))
+    sizes: Floats = np.maximum(1, np.round(np.exp(rng.normal(log(5), 1, questions))))
+    return sizes
 
 
 DESIGNS: dict[str, Callable[[int, np.random.Generator], Floats]] = {
@@ -102,7 +104,7 @@ class Cell(NamedTuple):
 def single(questions: int) -> Iterator[Cell]:
     """Yield cells with one response a question: every number of failures with its probability."""
     failures = np.arange(questions + 1)
-    low, high = np.array([interval(np.ones(questions), 1.0 * (failures[1:] <= count)) for count in failures]).T
+    low, high = np.array([interval(np.ones(questions), (failures[1:] <= count).astype(np.float64)) for count in failures]).T
     for rate in RATES:
         weights = np.exp([_log_chance(questions, int(count), 1 - rate) for count in failures])
         covered, above = weights @ ((low <= rate) & (rate <= high)), weights @ (low > rate)
@@ -156,7 +158,7 @@ def excluded(rate: float, kind: Floats, sizes: Floats) -> Flags:
     cases, squares = float(sizes.sum()), float(sizes @ sizes)
     total, spread = kind.sum(axis=1), ((kind - rate * sizes) ** 2).sum(axis=1)
     # At or below the mean, imaginary question included, a rate is never excluded.
-    flags = (total + squares / cases) / (cases + squares / cases) < rate
+    flags: Flags = (total + squares / cases) / (cases + squares / cases) < rate
     if flags.any():
         total, spread = total[flags], spread[flags]
         flags[flags] = rate_survival(np.full(len(total), rate), total, spread, cases, squares) < TAIL
@@ -171,7 +173,8 @@ def monotone(steps: int, rng: np.random.Generator) -> int:
         sizes = DESIGNS[rng.choice(list(DESIGNS))](questions, rng).clip(1)
         rate, correlation = rng.choice([0.02, 0.2, 0.5, 0.8, 0.98]), rng.choice(CORRELATIONS)
         spread = (1 - correlation) / correlation
-        failures = rng.binomial(sizes.astype(int), rng.beta(rate * spread, (1 - rate) * spread, questions)) * 1.0
+        chance = rng.beta(rate * spread, (1 - rate) * spread, questions)
+        failures = rng.binomial(sizes.astype(int), chance).astype(np.float64)
         before = interval(sizes, failures)
         for _ in range(min(steps, 50, int((sizes - failures).sum()))):
             failures[rng.choice(np.flatnonzero(failures < sizes))] += 1
