@@ -104,7 +104,9 @@ class Cell(NamedTuple):
 def single(questions: int) -> Iterator[Cell]:
     """Yield cells with one response a question: every number of failures with its probability."""
     failures = np.arange(questions + 1)
-    low, high = np.array([interval(np.ones(questions), (failures[1:] <= count).astype(np.float64)) for count in failures]).T
+    low, high = np.array(
+        [interval(np.ones(questions), (failures[1:] <= count).astype(np.float64)) for count in failures]
+    ).T
     for rate in RATES:
         weights = np.exp([_log_chance(questions, int(count), 1 - rate) for count in failures])
         covered, above = weights @ ((low <= rate) & (rate <= high)), weights @ (low > rate)

@@ -3,8 +3,8 @@
 Writes calls as a judge makes them (instructions, passages and a reply of a few hundred words) through the ledger, and
 copies them within the database to further runs until it holds ``--rows`` calls: copies have the sizes of the originals
 and keys of their own. The usage of one run is asked for before and after. It must not read bodies nor other runs, so
-its time must not grow with the ledger. Then one run is deleted. Figures of 60 million calls are projected, and marked
-so. The last line is the figure as JSON.
+its time must not grow with the ledger. Figures of 60 million calls are projected, and marked so. The last line
+is the figure as JSON.
 
     python perf/scale_ledger.py                                              SQLite, 200,000 calls, a quick look
     python perf/scale_ledger.py --rows 6000000
@@ -121,14 +121,6 @@ async def time_usage(location: Path | str, times: int = 5) -> float:
     return min(seconds)
 
 
-async def time_deletion(location: Path | str, run: str) -> float:
-    """Return the seconds that the deletion of a run takes."""
-    async with Ledger.open(location, run="maintenance") as ledger:
-        begin = time.perf_counter()
-        await ledger.delete_run(run)
-        return time.perf_counter() - begin
-
-
 def read_size(location: Path | str) -> int:
     """Return the bytes of a ledger with its indexes."""
     if isinstance(location, Path):
@@ -151,7 +143,7 @@ def explain_usage(location: Path | str) -> str:
 
 
 def measure(location: Path | str, calls: int, rows: int) -> int:
-    """Write, copy, ask and delete; print the result."""
+    """Write, copy and ask; print the result."""
     passages = [
         " ".join(passage.text for passage in item.instance.evidence)
         for item in islice(make_world_items("hotpot", 1), 40)
@@ -163,10 +155,9 @@ def measure(location: Path | str, calls: int, rows: int) -> int:
     total, size = runs * calls, read_size(location)
     large = asyncio.run(time_usage(location))
     print(f"plan of the sums: {explain_usage(location)}")
-    deletion = asyncio.run(time_deletion(location, f"run {runs - 1}")) if runs > 1 else 0.0
     print(
         f"{total:,} calls in {runs} runs: {raw / calls:,.0f} bytes each as text, {size / total:,.0f} stored with "
-        f"indexes, {size / 1e9:.1f} GB; usage of one run {large:.3f} s; deletion of one run {deletion:.1f} s",
+        f"indexes, {size / 1e9:.1f} GB; usage of one run {large:.3f} s",
         flush=True,
     )
     projected = {
@@ -183,7 +174,6 @@ def measure(location: Path | str, calls: int, rows: int) -> int:
         holds=large / small < GOAL,
         calls_per_second=round(calls / written),
         stored_bytes=round(size / total),
-        deletion_seconds=round(deletion, 1),
         projected_to_60_million=projected,
     )
 

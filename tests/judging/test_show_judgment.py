@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import eclose
-from eclose.calls import ledger_tools
 from eclose.cli.main import app
 from eclose.core.judgment import Criterion
 from eclose.judging.show_judgment import COMPLETE_REPLY, REPLY_FORM, STEP_IDS, STEP_QUOTES
+from eclose.store.ledger import reader
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FailurePlan, break_response
 from eclose.world.make.instances import make_world_items
@@ -154,7 +154,7 @@ def test_a_finished_run_is_looked_up_by_keys(judged, tmp_path, monkeypatch):
     def refuse_scan(*_):
         raise AssertionError("the whole ledger is read")
 
-    monkeypatch.setattr(ledger_tools, "read_ledger_calls", refuse_scan)
+    monkeypatch.setattr(reader, "read_ledger_calls", refuse_scan)
     assert [eclose.show_judgment(run, response_id) for response_id in ids] == scanned
 
 

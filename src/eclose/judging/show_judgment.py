@@ -237,8 +237,8 @@ def _find_calls(where: Path | str, judge: str, requests: Sequence[Request]) -> I
     """Yield the stored calls of the requests; all calls of the ledger where it has none of them."""
     try:
         from eclose.calls.cache import compute_call_key  # noqa: PLC0415 - needs the chat extra
-        from eclose.calls.ledger_tools import CallDetails, find_ledger_calls  # noqa: PLC0415
-        from eclose.store.ledger.reader import find_ledger, find_stored_calls  # noqa: PLC0415
+        from eclose.calls.ledger_tools import CallDetails  # noqa: PLC0415
+        from eclose.store.ledger.reader import find_ledger, find_stored_calls, read_ledger_calls  # noqa: PLC0415
     except ImportError as missing:
         raise UserError("reading a ledger needs sqlalchemy. Run: pip install 'eclose[chat]'") from missing
     ledger = find_ledger(where)
@@ -246,7 +246,7 @@ def _find_calls(where: Path | str, judge: str, requests: Sequence[Request]) -> I
     if stored := list(find_stored_calls(ledger, keys)):
         return map(CallDetails.of, stored)
     # The run is not finished, or its manifest was left behind: only the prompts tell which calls are about it.
-    return find_ledger_calls(ledger)
+    return map(CallDetails.of, read_ledger_calls(ledger))
 
 
 def _describe_calls(stored: Iterable[CallDetails], prompts: Mapping[_Messages, str]) -> Iterator[JudgeCall]:

@@ -12,7 +12,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
@@ -171,13 +171,6 @@ def _refuse_replaced_file(path: Path, opened: list[tuple[int, int]]) -> None:
             f"{path}: was removed or replaced while it was in use, so nothing more can be written to it. Put it back "
             "from a copy before you run the same command again: without it, everything is asked and paid again."
         )
-
-
-def compact_ledger_file(path: Path) -> None:
-    """Give the space of deleted rows back to the disk; needs as much free space as the file then takes."""
-    # SQLite rewrites a file outside a transaction only, and the engine begins one with every connection.
-    with WriterLock(path, "compacting"), closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("VACUUM")
 
 
 class WriterLock:

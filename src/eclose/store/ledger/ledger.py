@@ -29,7 +29,6 @@ from eclose.store.ledger.database import (
     make_database_engine,
     open_schema,
     read_database_id,
-    read_database_time,
 )
 from eclose.store.ledger.group_commit import MAX_OUTAGE_SECONDS, CommitJournal, GroupCommitter, PeriodicJob
 from eclose.store.ledger.row_checks import ROW_CHECKS, describe_ledger_row, find_database_problems
@@ -38,7 +37,6 @@ from eclose.store.ledger.rows import (
     LedgerReply,
     RecordOutcome,
     RunAccount,
-    RunAge,
     RunUsage,
     build_intent_row,
     build_outcome_row,
@@ -70,7 +68,6 @@ __all__ = [
     "LedgerReply",
     "RecordOutcome",
     "RunAccount",
-    "RunAge",
     "RunUsage",
 ]
 
@@ -415,36 +412,6 @@ class Ledger:
 
         return await self._commits.run(job)
 
-    async def list_run_ages(self) -> list[RunAge]:
-        """Return every run of the ledger with its age and what it holds; bodies are not read."""
-
-        def job(connection: Connection) -> list[RunAge]:
-            now = read_database_time(connection)
-            return [_read_run_age(connection, row, now) for row in connection.execute(sql.RUN_TIMES).all()]
-
-        return await self._commits.run(job)
-
-    async def delete_run(self, run: str) -> int:
-        """Delete a run: its outcomes, its accounts, and the calls that no other run has sent. Return the rows.
-
-        Calls go first and in parts, so that an interrupted deletion is completed by the next one.
-        """
-        name, deleted = {"run": encode_utf8_text(run)}, 0
-
-        def delete_calls(connection: Connection) -> tuple[int, int]:
-            parameters = {**name, "most": sql.PAGE_ROWS}
-            calls = list(connection.execute(sql.OWN_CALLS, parameters).scalars())
-            if not calls:
-                return 0, 0
-            return len(calls), sum(connection.execute(part, {"calls": calls}).rowcount for part in sql.DELETE_CALLS)
-
-        def delete_rest(connection: Connection) -> int:
-            return sum(connection.execute(part, name).rowcount for part in sql.DELETE_RUN)
-
-        while (counts := await self._commits.run(delete_calls))[0]:
-            deleted += counts[1]
-        return deleted + await self._commits.run(delete_rest)
-
     def _find(self, connection: Connection, key: str) -> LedgerReply | None:
         row = connection.execute(sql.FIND_REPLY, {"key": encode_call_key(key)}).one_or_none()
         if row is None:
@@ -490,21 +457,8 @@ class Ledger:
     def _damaged(self, name: str) -> UserError:
         return UserError(
             f"{self._label}: {name} is damaged. Restore the ledger from a copy, or delete what is damaged: "
-            f"eclose ledger prune {self._label} --damaged"
+            f"eclose ledger check {self._label} --delete-damaged"
         )
-
-
-def _read_run_age(connection: Connection, row: Row[Any], now: float) -> RunAge:
-    run = {"run": row.run}
-    return RunAge(
-        run=decode_utf8_text(row.run),
-        age=max(0.0, now - row.seen),
-        active=row.expires > now,
-        sends=int(connection.execute(sql.COUNT_RUN_SENDS, run).scalar_one()),
-        outcomes=int(connection.execute(sql.COUNT_RUN_OUTCOMES, run).scalar_one()),
-        open_records=int(connection.execute(sql.COUNT_OPEN_RECORDS, run).scalar_one()),
-        usage=RunUsage(*map(int, connection.execute(sql.USAGE, run).one())),
-    )
 
 
 def _after(position: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, TextClause, bindparam, text
+from sqlalchemy import Connection, Row, TextClause, text
 
 from eclose.core.identity import hash_sort_key
 
@@ -202,43 +202,6 @@ PRUNE_CALL = [
     text("DELETE FROM ledger_calls WHERE key = :key"),
 ]
 PRUNE_RUN = [text(f"DELETE FROM ledger_{table} WHERE run = :run") for table in ("outcomes", "leases")]
-# Retention: whole runs, by the time when a writer of the run was last seen.
-RUN_TIMES = text("SELECT run, max(seen) AS seen, max(expires) AS expires FROM ledger_writers GROUP BY run ORDER BY run")
-COUNT_RUN_SENDS = text("SELECT count(*) FROM ledger_intents WHERE run = :run")
-COUNT_RUN_OUTCOMES = text("SELECT count(*) FROM ledger_outcomes WHERE run = :run")
-# Records that made a call and have no final outcome: the run would continue with them.
-COUNT_OPEN_RECORDS = text("""
-    SELECT count(*) FROM (
-        SELECT DISTINCT i.stage, i.record_id FROM ledger_intents AS i WHERE i.run = :run AND NOT EXISTS (
-            SELECT 1 FROM ledger_outcomes AS o
-            WHERE o.run = i.run AND o.stage = i.stage AND o.record_id = i.record_id AND o.kind <> 'quarantined'
-        )
-    ) AS records
-""")
-# Calls of a run that no other run of the ledger has sent. A call that one has sent stays whole, with the sends of this
-# run: a reply is sound only with the send that it settles.
-OWN_CALLS = text("""
-    SELECT DISTINCT i.call FROM ledger_intents AS i WHERE i.run = :run AND NOT EXISTS (
-        SELECT 1 FROM ledger_intents AS k JOIN ledger_writers AS w ON w.run = k.run
-        WHERE k.call = i.call AND k.run <> i.run
-    ) LIMIT :most
-""")
-_INTENTS_OF_CALLS = "(SELECT seq FROM ledger_intents WHERE call IN :calls)"
-DELETE_CALLS = [
-    text(statement).bindparams(bindparam("calls", expanding=True))
-    for statement in (
-        f"DELETE FROM ledger_breaks WHERE intent IN {_INTENTS_OF_CALLS}",
-        f"DELETE FROM ledger_releases WHERE intent IN {_INTENTS_OF_CALLS}",
-        "DELETE FROM ledger_replies WHERE call IN :calls",
-        "DELETE FROM ledger_intents WHERE call IN :calls",
-        "DELETE FROM ledger_calls WHERE seq IN :calls",
-    )
-]
-DELETE_RUN = [
-    text(f"DELETE FROM ledger_{table} WHERE run = :run")
-    # Writers last: they say which runs the ledger has.
-    for table in ("outcomes", "leases", "shares", "accounts", "writers")
-]
 COUNT_OUTCOMES = text("""
     SELECT kind, reason, count(*) FROM ledger_outcomes WHERE run = :run AND stage = :stage GROUP BY kind, reason
 """)

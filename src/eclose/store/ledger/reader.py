@@ -1,12 +1,10 @@
-"""Reading of a ledger: its calls with requests, replies and the records they were made for.
+"""Reading of a ledger: its calls with requests, replies and the runs that sent them.
 
 No statement writes, so a ledger can be read while a run writes to it.
 """
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +20,6 @@ from eclose.store.ledger.queries import PagedQuery
 from eclose.store.ledger.row_checks import ROW_CHECKS
 from eclose.store.ledger.rows import (
     LedgerReply,
-    OutcomeKind,
     decode_call_key,
     decode_ledger_request,
     decode_reply_row,
@@ -46,32 +43,15 @@ _STORED = PagedQuery.of(
     size="length(c.request) + coalesce(length(r.body), 0)",
 )
 _BY_KEY = text(f"SELECT {_COLUMNS} FROM {_CALLS} WHERE c.key = :key")
-_PURPOSES = text("""
-    SELECT i.call, i.run, i.stage, i.record_id, o.kind, o.reason, o.body
-    FROM ledger_intents AS i
-    LEFT JOIN ledger_outcomes AS o ON o.run = i.run AND o.stage = i.stage AND o.record_id = i.record_id
-    WHERE i.call >= :first AND i.call <= :last ORDER BY i.seq
-""")
+_SENDERS = text(
+    "SELECT DISTINCT call, run FROM ledger_intents WHERE call >= :first AND call <= :last ORDER BY call, run"
+)
 _RUNS = text("SELECT DISTINCT run FROM ledger_intents ORDER BY run")
 
 
 @dataclass(frozen=True, slots=True)
-class CallPurpose:
-    """A record that a call was made for, and the record's outcome."""
-
-    run: str
-    stage: str
-    record_id: str
-    outcome: OutcomeKind | None
-    """None while the record is not finished."""
-    reason: str | None
-    body: Any
-    """Result of the record as JSON; None where there is none."""
-
-
-@dataclass(frozen=True, slots=True)
 class StoredCall:
-    """A call with its request, its reply and its purposes."""
+    """A call with its request, its reply and the runs that sent it."""
 
     key: str
     request: dict[str, Any] | None
@@ -79,8 +59,8 @@ class StoredCall:
     settled: LedgerReply | None
     """The reply; None where there is none, or where its row is damaged."""
     damaged: bool
-    purposes: tuple[CallPurpose, ...]
-    """One entry for each time the request was sent. Records that reused the reply from the ledger are not listed."""
+    runs: tuple[str, ...]
+    """Runs that sent the request. Those that reused the reply from the ledger are not listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +90,9 @@ def read_ledger_calls(location: Path | str) -> Iterator[StoredCall]:
     with _connect_read_only(location) as connection:
         parameters = {"first": 0}
         while page := _STORED.read_page(connection, parameters):
-            purposes = _read_purposes(connection, page[0].seq, page[-1].seq)
+            senders = _read_senders(connection, page[0].seq, page[-1].seq)
             for row in page:
-                yield _build_call(row, tuple(purposes[row.seq]))
+                yield _build_call(row, tuple(senders[row.seq]))
             parameters["first"] = page[-1].seq + 1
 
 
@@ -121,7 +101,7 @@ def find_stored_calls(location: Path | str, keys: Iterable[str]) -> Iterator[Sto
     with _connect_read_only(location) as connection:
         for key in keys:
             for row in connection.execute(_BY_KEY, {"key": encode_call_key(key)}):
-                yield _build_call(row, tuple(_read_purposes(connection, row.seq, row.seq)[row.seq]))
+                yield _build_call(row, tuple(_read_senders(connection, row.seq, row.seq)[row.seq]))
 
 
 def list_ledger_runs(location: Path | str) -> list[str]:
@@ -157,45 +137,19 @@ def _read_rows(connection: Connection, query: PagedQuery) -> Iterator[Row[Any]]:
         parameters["first"] = page[-1].position + 1
 
 
-def _read_purposes(connection: Connection, first: int, last: int) -> dict[int, list[CallPurpose]]:
-    purposes: dict[int, list[CallPurpose]] = defaultdict(list)
-    for row in connection.execute(_PURPOSES, {"first": first, "last": last}):
-        purposes[row.call].append(_build_purpose(row))
-    return purposes
+def _read_senders(connection: Connection, first: int, last: int) -> dict[int, list[str]]:
+    senders: dict[int, list[str]] = defaultdict(list)
+    for row in connection.execute(_SENDERS, {"first": first, "last": last}):
+        # Damaged bytes that are not UTF-8 are read with escapes.
+        senders[row.call].append(bytes(row.run).decode("utf-8", "backslashreplace"))
+    return senders
 
 
-def _build_purpose(row: Row[Any]) -> CallPurpose:
-    reason, body = (None if value is None else bytes(value) for value in (row.reason, row.body))
-    return CallPurpose(
-        _readable(row.run),
-        _readable(row.stage),
-        _readable(row.record_id),
-        row.kind,
-        None if reason is None else _readable(reason),
-        _decompress(body),
-    )
-
-
-def _decompress(body: bytes | None) -> Any:
-    """Return the JSON value of a compressed body; None where there is none, or it is damaged."""
-    if body is None:
-        return None
-    try:
-        return json.loads(zlib.decompress(body))
-    except (zlib.error, ValueError):
-        return None
-
-
-def _readable(value: bytes) -> str:
-    """Return stored bytes as text, with escapes for bytes that are not UTF-8."""
-    return value.decode("utf-8", "backslashreplace")
-
-
-def _build_call(row: Row[Any], purposes: tuple[CallPurpose, ...]) -> StoredCall:
+def _build_call(row: Row[Any], runs: tuple[str, ...]) -> StoredCall:
     request = decode_ledger_request(row)
     settled = None if row.body is None else decode_reply_row(row)
     damaged = request is None or (row.body is not None and settled is None)
-    return StoredCall(decode_call_key(row.key), request, settled, damaged, purposes)
+    return StoredCall(decode_call_key(row.key), request, settled, damaged, runs)
 
 
 @contextmanager

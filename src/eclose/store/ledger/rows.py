@@ -97,28 +97,6 @@ class RunUsage(NamedTuple):
     """Prompt tokens that providers read from their caches, as reported."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunAge:
-    """A run of a ledger: when it was last worked on, and what it holds."""
-
-    run: str
-    age: float
-    """Seconds since a process of the run was last seen."""
-    active: bool
-    """Whether a process works on the run now."""
-    sends: int
-    outcomes: int
-    open_records: int
-    """Records that made a call and have no outcome yet, or are quarantined."""
-    usage: RunUsage
-    """Replies, tokens and cost; sends without a known end are not counted."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing of the run is left to do."""
-        return not self.active and self.open_records == 0
-
-
 def encode_utf8_text(value: str) -> bytes:
     """Return a text as UTF-8 bytes; lone surrogates, which occur in users' files, are encoded too."""
     return value.encode("utf-8", "surrogatepass")
