@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -42,9 +42,11 @@ class Decoding:
     def plain(self) -> dict[str, Any]:
         """The settings as plain values, for records and call keys."""
         # Fields added after the first release of the format are left out where unset, so older calls keep their keys.
-        added_later = {"thinking", "effort"}
-        settings = {setting.name: getattr(self, setting.name) for setting in fields(self)}
-        return {name: value for name, value in settings.items() if value is not None or name not in added_later}
+        settings = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in settings.items() if value is not None or name not in _ADDED_LATER}
+
+
+_ADDED_LATER = frozenset({"thinking", "effort"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +168,8 @@ class ModelWrapper:
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
-
-    @property
-    def name(self) -> str:
+        self.name = model.name
         """Name of the model in records and call keys."""
-        return self._model.name
 
 
 class LocalBatchModel(Protocol):

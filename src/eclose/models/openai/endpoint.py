@@ -265,11 +265,8 @@ class Endpoint:
         self._settings = settings or EndpointLimits()
         self._dialect = route.dialect
         self._client = route.open_client(self._settings.largest_reply)
-
-    @property
-    def name(self) -> str:
+        self.name = route.name
         """Name of the model in records and call keys."""
-        return self._route.name
 
     def __repr__(self) -> str:
         """Return name and base URL, without the key."""

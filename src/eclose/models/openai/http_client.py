@@ -32,6 +32,7 @@ from eclose.models.openai.failures import (
 
 try:
     import aiohttp
+    from multidict import CIMultiDict
     from yarl import URL
 except ImportError as missing:
     raise UserError("talking to a server needs aiohttp. Run: pip install 'eclose[chat]'") from missing
@@ -52,7 +53,6 @@ _LARGE_BODY = 2**20
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 # Compression is declined; some proxies compress anyway, which _decode handles.
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "eclose"}
-_JSON = {"content-type": "application/json"}
 
 
 class HttpClient:
@@ -70,7 +70,8 @@ class HttpClient:
         self.secrets = find_secret_texts(*headers.values())
         """Every text in which the secret headers may come back from the server."""
         self._base_url = base_url
-        self._headers = {**_HEADERS, **headers}
+        self._headers = CIMultiDict({**_HEADERS, **headers})
+        self._json_headers = CIMultiDict({**_HEADERS, **headers, "content-type": "application/json"})
         self._query = query
         self._largest = largest
         self._proxy = _find_proxy(URL(base_url))
@@ -126,9 +127,9 @@ class HttpClient:
         try:
             response = await self._shared.session.request(
                 method,
-                URL(f"{self._base_url}{path}").extend_query(self._query + query),
+                self._locate(path, query),
                 data=data,
-                headers=self._headers if body is None else self._headers | _JSON,
+                headers=self._headers if body is None else self._json_headers,
                 allow_redirects=False,
                 ssl=self._ssl,
                 proxy=self._proxy,
@@ -139,6 +140,10 @@ class HttpClient:
             raise UnsentRequest(str(error)) from None
         async with response:
             yield StreamedResponse(response.status, response.headers, _decode(response, self._largest))
+
+    def _locate(self, path: str, query: tuple[tuple[str, str], ...]) -> URL:
+        url = URL(f"{self._base_url}{path}")
+        return url.extend_query(self._query + query) if self._query or query else url
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Never
 
 from eclose.errors import UserError
@@ -247,7 +248,7 @@ def _warn_of_usage() -> None:
 
 def _logprobs(choice: JsonObject) -> tuple[TokenLogprob, ...] | None:
     try:
-        return tuple(
+        logprobs = tuple(
             TokenLogprob(
                 str(entry["token"]),
                 float(entry["logprob"]),
@@ -255,6 +256,9 @@ def _logprobs(choice: JsonObject) -> tuple[TokenLogprob, ...] | None:
             )
             for entry in choice["logprobs"]["content"]
         )
+        # JSON allows -1e999, which could not be stored.
+        numbers = [number for token in logprobs for _, number in (("", token.logprob), *token.alternatives)]
+        return logprobs if all(map(isfinite, numbers)) else None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import eclose
 from eclose.errors import RecordError, UserError
 from eclose.store.ledger import queries as sql
-from eclose.store.ledger.database import read_database_time
+from eclose.store.ledger.database import read_database_time, write_row
 from eclose.store.ledger.rows import RunAccount, encode_call_key, encode_utf8_text
 
 if TYPE_CHECKING:
@@ -274,14 +274,14 @@ class WriterAccounting:
             account, exists = self._intend_new(connection, row, cap)
         else:
             account = self.reserve(connection, row["reserved"], cap)
-            exists = not connection.execute(sql.ADD_CALL, row).rowcount
+            exists = not write_row(connection, sql.ADD_CALL, row)
             if not exists:
-                connection.execute(sql.ADD_INTENT, row)
+                write_row(connection, sql.ADD_INTENT, row)
         # A new call cannot be in flight elsewhere, so the lock and the queries are needed for known calls only.
         if not exists:
             return account
         in_flight = self.is_in_flight(connection, key)
-        if not in_flight and connection.execute(sql.ADD_INTENT, row).rowcount:
+        if not in_flight and write_row(connection, sql.ADD_INTENT, row):
             return account
         if account is not None:
             # Undone in the same transaction: a refusal is committed with the other jobs of its batch and must leave no

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, create_engine, event, inspect, make_url, text
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from eclose.errors import SettingError, UserError
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
 
-    from sqlalchemy import Engine
+    from sqlalchemy import Engine, TextClause
 
 _MOUNTS = Path("/proc/self/mounts")
 # SQLite's locks are unreliable on these.
@@ -155,6 +156,33 @@ def _make_sqlite_engine(path: Path, connections: int) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def write_row(connection: Connection, statement: TextClause, row: Mapping[str, Any]) -> int:
+    """Execute one of the statements of every call; return the number of rows that it changed."""
+    if connection.dialect.name == "sqlite":
+        return int(_execute_directly(connection, statement, row).rowcount)
+    return connection.execute(statement, row).rowcount
+
+
+def find_row(connection: Connection, statement: TextClause, parameters: Mapping[str, Any]) -> Any:
+    """Return the only row of one of the queries of every call, with its columns as attributes; None for no row."""
+    if connection.dialect.name != "sqlite":
+        return connection.execute(statement, parameters).one_or_none()
+    cursor = _execute_directly(connection, statement, parameters)
+    values = cursor.fetchone()
+    names = [column[0] for column in cursor.description]
+    return None if values is None else SimpleNamespace(**dict(zip(names, values, strict=True)))
+
+
+def _execute_directly(connection: Connection, statement: TextClause, parameters: Mapping[str, Any]) -> sqlite3.Cursor:
+    # SQLAlchemy takes longer to prepare such a statement than SQLite to execute it, and each call has five.
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    try:
+        return driver.execute(statement.text, parameters)
+    except sqlite3.Error as error:
+        raise DBAPIError.instance(statement.text, None, error, sqlite3.Error, dialect=connection.dialect) from error
 
 
 def _refuse_replaced_file(path: Path, opened: list[tuple[int, int]]) -> None:

@@ -25,10 +25,12 @@ from eclose.store.ledger.accounts import (
 from eclose.store.ledger.database import (
     WriterLock,
     describe_database_location,
+    find_row,
     is_database_url,
     make_database_engine,
     open_schema,
     read_database_id,
+    write_row,
 )
 from eclose.store.ledger.group_commit import MAX_OUTAGE_SECONDS, CommitJournal, GroupCommitter, PeriodicJob
 from eclose.store.ledger.row_checks import ROW_CHECKS, describe_ledger_row, find_database_problems
@@ -218,9 +220,7 @@ class Ledger:
             row = build_reply_row(reply, self._writer, self._run)
 
             def add() -> bool:
-                return bool(connection.execute(sql.ADD_REPLY, row).rowcount) or self._check_same_reply(
-                    connection, reply
-                )
+                return bool(write_row(connection, sql.ADD_REPLY, row)) or self._check_same_reply(connection, reply)
 
             self._accounts.settle(connection, reply.key, row, add)
             if outcome is not None:
@@ -413,7 +413,7 @@ class Ledger:
         return await self._commits.run(job)
 
     def _find(self, connection: Connection, key: str) -> LedgerReply | None:
-        row = connection.execute(sql.FIND_REPLY, {"key": encode_call_key(key)}).one_or_none()
+        row = find_row(connection, sql.FIND_REPLY, {"key": encode_call_key(key)})
         if row is None:
             return None
         if (reply := decode_reply_row(row)) is None:
@@ -436,7 +436,7 @@ class Ledger:
 
     def _conclude(self, connection: Connection, outcome: RecordOutcome) -> None:
         row = build_outcome_row(outcome, self._run)
-        if connection.execute(sql.ADD_OUTCOME, row).rowcount:
+        if write_row(connection, sql.ADD_OUTCOME, row):
             return
         stored = decode_outcome_row(connection.execute(sql.FIND_OUTCOME, row).one())
         if stored != outcome:
