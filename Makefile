@@ -34,6 +34,7 @@ setup: $(OWN_UV) ## a virtual environment with everything pinned, and the packag
 	$(NEW_VENV) $(VENV)
 	$(UV) pip install --quiet --python $(VENV) torch==2.13.0 # the CPU build, before anything that would pull a larger one
 	$(PINNED) --python $(VENV) -r requirements/dev.lock -r requirements/models.lock
+	$(PINNED) --python $(VENV) --python-version 3.12 -r requirements/second.lock
 	$(UV) pip install --quiet --python $(VENV) --no-deps --no-build-isolation --editable .
 
 setup-light: $(OWN_UV) ## what the fast lane needs: no torch, no models
@@ -126,3 +127,5 @@ lock: $(OWN_UV) ## pin the versions of everything, with hashes
 	for name in dev docs release uv; do $(UV) pip compile --quiet --generate-hashes --strip-extras --no-header \
 		--python-version 3.11 --output-file=requirements/$$name.lock \
 		requirements/$$name.in || exit 1; done
+	$(UV) pip compile --quiet --generate-hashes --no-deps --no-header --python-version 3.12 \
+		--output-file=requirements/second.lock requirements/second.in

@@ -299,3 +299,26 @@ def test_intervals_miss_the_truth_where_people_err():
         return lambda truth, _, draw: np.where(np.arange(2000) < labels, truth ^ (draw.random(2000) < 0.05), X)
 
     assert count_covered(0.95, err(400)) < count_covered(0.95, err(30)) < 40
+
+
+@pytest.mark.parametrize(("responses", "tolerance", "widest"), [(1, 0.005, 1.05), (4, 0.025, 1.25)])
+def test_rates_and_intervals_are_those_of_another_implementation(responses, tolerance, widest):
+    """Prediction-powered means of glide, of cases and of equal clusters; ours are wider where few questions are labelled."""
+    estimators = pytest.importorskip("glide.estimators")
+    question = np.arange(2000) // responses
+    widths = []
+    for seed in range(8):
+        draw = rng(seed)
+        truth = (draw.random(2000) < np.repeat(draw.beta(0.6, 0.4, 2000 // responses), responses)).astype(np.intp)
+        judge = np.where(draw.random(2000) < 0.15, 1 - truth, truth)
+        human = np.where(np.arange(2000) < 400, truth, X)
+        ours = corrected_rate(judge, human, question, rng=draw)
+        seen = np.where(human == X, np.nan, human.astype(float))
+        if responses == 1:
+            theirs = estimators.PPIMeanEstimator().estimate(seen, judge.astype(float))
+        else:
+            theirs = estimators.ClusteredPPIMeanEstimator().estimate(seen, judge.astype(float), question)
+        assert ours.value == pytest.approx(theirs.confidence_interval.mean, abs=tolerance)
+        low, high = theirs.confidence_interval.lower_bound, theirs.confidence_interval.upper_bound
+        widths.append((ours.interval.high - ours.interval.low) / (high - low))
+    assert 0.97 < np.mean(widths) < widest
