@@ -303,7 +303,7 @@ def test_intervals_miss_the_truth_where_people_err():
 
 @pytest.mark.parametrize(("responses", "tolerance", "widest"), [(1, 0.005, 1.05), (4, 0.025, 1.25)])
 def test_rates_and_intervals_are_those_of_another_implementation(responses, tolerance, widest):
-    """Prediction-powered means of glide, of cases and of equal clusters; ours are wider where few questions are labelled."""
+    """Prediction-powered means of glide, of cases and of equal clusters; ours are wider where few are labelled."""
     estimators = pytest.importorskip("glide.estimators")
     question = np.arange(2000) // responses
     widths = []
