@@ -428,6 +428,25 @@ def test_the_manifest_says_what_the_run_took(done, family_file, tmp_path):
     assert took["device_seconds"] == pytest.approx(4000 + took["sessions"][1]["seconds"])
 
 
+def test_a_resumed_run_keeps_the_precision_that_a_stopwatch_chose(done, family_file, tmp_path, monkeypatch):
+    _, finished, recipe, held_out = done
+    out = tmp_path / "run"
+    shutil.copytree(finished, out)
+    (out / "manifest.json").unlink()
+    (session,) = json.loads((out / "sessions.json").read_text())
+    (out / "sessions.json").write_text(json.dumps([{**session, "dtype": "bfloat16"}]))
+    loaded = []
+
+    def load(settings, _):
+        loaded.append(settings.dtype)
+        raise UserError("loaded")
+
+    monkeypatch.setattr("eclose.training.run._load_model", load)
+    with pytest.raises(UserError, match="loaded"):
+        run_training(family_file, recipe, out, held_out)
+    assert loaded == ["bfloat16"]
+
+
 def test_the_adapter_predicts_as_the_trained_model_did(done, model_folder, family_file, tmp_path):
     """Loaded with plain peft, without a line of ours."""
     _, out, *_ = done
