@@ -79,7 +79,8 @@ class Direct:
             logprobs=False, top_logprobs=0, stream=False, body={},
         )  # fmt: skip
         reply = self._registry.handler(request.schema.name)(chat_request)
-        if "unreadable" in reply.content:  # what a client would find out by the shape of the reply
+        # What a client would find out by the shape of the reply.
+        if isinstance(reply.content, str) or "unreadable" in reply.content:
             raise CallFailure(CallFailureKind.INVALID, CANNOT_READ)
         return ChatReply(json.dumps(reply.content), FinishReason.STOP, TokenUsage(0, 0))
 
