@@ -26,6 +26,8 @@ PINNED := $(UV) pip install --quiet --require-hashes --no-deps
 NEW_VENV := $(UV) venv --quiet --allow-existing --python python3
 # Where pip looks for wheels, such as builds of torch for the CPU, uv looks too.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+# uv compiles nothing when it installs: without bytecode every process of a test would compile torch again, in 20 seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 build/uv/bin/uv:
 	python3 -m pip install --quiet --require-hashes --no-deps --target build/uv -r requirements/uv.lock

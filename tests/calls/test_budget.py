@@ -7,6 +7,7 @@ import json
 import sys
 from dataclasses import replace
 from decimal import Decimal
+from importlib.machinery import ModuleSpec
 from itertools import count, cycle
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -437,6 +438,7 @@ def test_a_price_is_found_by_its_whole_name_or_the_models():
 def test_published_prices_are_taken_at_their_highest(monkeypatch):
     asked: list[Any] = []
     module = ModuleType("genai_prices")
+    module.__spec__ = ModuleSpec("genai_prices", None)
 
     def calc_price(usage: Any, model: str, provider_id: str) -> Any:
         asked.append((vars(usage), model, provider_id))

@@ -16,6 +16,7 @@ from transformers import Trainer
 
 from eclose.core.family import Family
 from eclose.errors import RecordError, SettingError
+from eclose.likelihood.render import PathTooLongError
 from eclose.likelihood.score import ScoringStrategy
 from eclose.store.records.indexed import index_jsonl_file
 from eclose.store.records.jsonl import write_records
@@ -85,8 +86,8 @@ def test_a_family_that_fails_is_named(tmp_path, workers):
     path = tmp_path / "families.jsonl"
     write_records(path, short_families(3))
     index, *_ = index_jsonl_file(path, Family)
-    path.write_bytes(path.read_bytes().replace(short_families(1)[0].id.encode(), b"x" * len(short_families(1)[0].id)))
     trainer = small_trainer(tmp_path, index, dataloader_num_workers=workers, method="sft")
+    path.write_bytes(path.read_bytes().replace(short_families(1)[0].id.encode(), b"x" * len(short_families(1)[0].id)))
     with pytest.raises(RecordError) as means:
         trainer.train()
     assert "families.jsonl" in str(means.value)
@@ -94,9 +95,8 @@ def test_a_family_that_fails_is_named(tmp_path, workers):
 
 
 def test_a_family_too_long_for_the_trainer_is_an_error_not_a_cut(tmp_path):
-    trainer = small_trainer(tmp_path, short_families(1), max_length=50)
-    with pytest.raises(Exception, match="paths are not cut"):
-        trainer.train()
+    with pytest.raises(PathTooLongError, match="paths are not cut"):
+        small_trainer(tmp_path, short_families(1), max_length=50)
 
 
 # ---- what is refused, what is told ----

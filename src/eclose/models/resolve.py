@@ -22,6 +22,7 @@ from eclose.models.load_weights import (
     require_adapter_weights,
 )
 from eclose.models.local.microbatch import open_continuous, open_microbatch
+from eclose.models.local.vllm_model import VLLM, check_engine_settings
 from eclose.models.openai.endpoint import (
     Endpoint,
     EndpointLimits,
@@ -38,10 +39,8 @@ if TYPE_CHECKING:
     from eclose.models.interface import ChatModel, LocalBatchModel
     from eclose.models.local.vllm_model import VllmModel
 
-TRANSFORMERS, VLLM = "transformers", "vllm"
+TRANSFORMERS = "transformers"
 _ENGINES = (TRANSFORMERS, VLLM)
-VLLM_SETTINGS = ("tensor_parallel_size", "pipeline_parallel_size", "gpu_memory_utilization", "max_num_seqs")
-"""Settings of vLLM that may be given; the others follow from the model and the request, or may change replies."""
 _IDENTITY_PATTERNS = ("*.safetensors", "*.gguf", "*.json", "*.jinja", "*.model")
 """Files in the folder of a model that decide its replies."""
 _SELF_HOSTED = frozenset({"vllm"})
@@ -282,14 +281,6 @@ def find_model_ref(
         known_source=source,
         engine_settings=engine_settings or {},
     )
-
-
-def check_engine_settings(settings: Mapping[str, Any], engine: str | None) -> None:
-    """Raise where settings of vLLM are given for another engine, or one may change replies."""
-    if settings and engine != VLLM:
-        raise SettingError("--vllm: is for a model that vLLM runs in this process. Name it as vllm:NAME.")
-    if unknown := [name for name in settings if name not in VLLM_SETTINGS]:
-        raise SettingError(f"--vllm {', '.join(unknown)}: choose from {', '.join(VLLM_SETTINGS)}.")
 
 
 async def resolve_model_ref(model: ModelRef | str, deadline: float) -> ModelRef:

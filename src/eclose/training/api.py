@@ -13,7 +13,7 @@ from eclose.core.preference_comparisons import Edge
 from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.errors import SettingError, UserError
 from eclose.models.adapter_recipe import agree_on_recipe_setting, read_adapter_recipe, same_weights
-from eclose.models.resolve import check_engine_settings
+from eclose.models.local.vllm_model import check_engine_settings
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.families import FamilySource, scan_families
 from eclose.store.records.jsonl import read_records

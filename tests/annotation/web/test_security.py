@@ -407,7 +407,7 @@ def test_a_body_that_is_longer_than_it_says_is_cut_off(one, everybody):
     assert state(one) == before
 
 
-ODD = ("\u202e", "\ud800", "'; DROP TABLE annotate_people; --", "${7*7}", "{{7*7}}", "%s%n", "\r\nSet-Cookie: a=b")
+ODD = ("\u202e", "\ud800", "'; DROP TABLE annotate_people; --", "${7*191}", "{{7*191}}", "%s%n", "\r\nSet-Cookie: a=b")
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -420,5 +420,5 @@ def test_odd_texts_are_texts(one, odd):
             everybody.post("lea", "/dashboard/invite", {"name": odd, "role": odd, "pool": odd}),
         ]
         assert [answer.status_code for answer in answers] == [401, 404, 422]
-        assert not [answer for answer in answers if "49" in answer.text or "set-cookie" in answer.headers]
+        assert not [answer for answer in answers if "1337" in answer.text or "set-cookie" in answer.headers]
         assert everybody.get("ann", "/").status_code == 200

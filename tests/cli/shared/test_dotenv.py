@@ -32,6 +32,12 @@ CANARY = "sk-canary-0123456789abcdef0123456789"
 OURS = ("ECLOSE_", "OPENAI_", "PG", "INSPECT_", "RAY_")
 
 
+@pytest.fixture(autouse=True)
+def no_addresses(monkeypatch):
+    """Forget which addresses came from files: in one process, they would hold for all tests that follow."""
+    monkeypatch.setattr(dotenv, "_addresses_from_file", set())
+
+
 @pytest.fixture
 def folder(tmp_path):
     """An untrusted folder with questions; its ``.env`` is written by the test."""

@@ -127,7 +127,9 @@ def test_cut_connection_had_sent_headers_and_half_the_body() -> None:
             reader, writer = await asyncio.open_connection(host, int(port))
             body = b'{"model":"m","messages":[{"role":"user","content":"a"}]}'
             writer.write(
-                b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+                b"POST /v1/chat/completions HTTP/1.1\r\nHost: %s:%s\r\nContent-Length: %d\r\n\r\n"
+                % (host.encode(), port.encode(), len(body))
+                + body
             )
             head, _, sent = (await reader.read()).partition(b"\r\n\r\n")
             writer.close()

@@ -9,6 +9,7 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "accelerate": ("train",),
     "aiohttp": ("chat", "world"),
     "argon2": ("annotate",),
+    "certifi": ("chat",),
     "fastapi": ("annotate",),
     "genai_prices": ("prices",),
     "h11": ("annotate",),  # comes with uvicorn
@@ -17,6 +18,7 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "jsonschema_rs": ("chat", "inspect"),
     "limits": ("annotate",),
     "markdown_it": ("annotate",),
+    "multidict": ("chat", "world"),  # comes with aiohttp
     "matplotlib": ("figures",),
     "peft": ("train",),
     "psycopg": ("postgres",),
@@ -30,6 +32,7 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "transformers": ("train",),
     "uvicorn": ("annotate",),
     "yaml": ("chat", "train"),
+    "yarl": ("chat", "world"),  # comes with aiohttp
 }
 
 # Packages whose extra has another name.

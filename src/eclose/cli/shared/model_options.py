@@ -251,7 +251,9 @@ def takes_model_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _check_options(values: dict[str, Any], arguments: dict[str, Any]) -> None:
     for role in _ROLES & arguments.keys():
-        _refuse_file_address(arguments[role] or "", values["base_url"])
+        # The verifier of construction is a model; that of detection is a folder.
+        if isinstance(model := arguments[role], str):
+            _refuse_file_address(model, values["base_url"])
     # Before the first call: a corrupt ledger is noticed only later, after replies were paid for.
     warn_about_network_file(values["ledger"], arguments.get("out") or Path())
 

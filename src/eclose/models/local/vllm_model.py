@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import hash_sort_key
-from eclose.errors import UserError
+from eclose.errors import SettingError, UserError
 from eclose.models.interface import Reply, Request
 from eclose.models.local.chat_template import (
     decode_reply_tokens,
@@ -26,10 +26,21 @@ from eclose.models.local.chat_template import (
 from eclose.store.runs.manifest import hash_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+VLLM = "vllm"
+VLLM_SETTINGS = ("tensor_parallel_size", "pipeline_parallel_size", "gpu_memory_utilization", "max_num_seqs")
+"""Settings of vLLM that may be given; the others follow from the model and the request, or may change replies."""
 _RANKS = (8, 16, 32, 64, 128, 256, 512)  # the ranks that vLLM accepts
 _PROBE = Request(({"role": "user", "content": "Name three rivers, each with the country it rises in."},))
+
+
+def check_engine_settings(settings: Mapping[str, Any], engine: str | None) -> None:
+    """Raise where settings of vLLM are given for another engine, or one may change replies."""
+    if settings and engine != VLLM:
+        raise SettingError("--vllm: is for a model that vLLM runs in this process. Name it as vllm:NAME.")
+    if unknown := [name for name in settings if name not in VLLM_SETTINGS]:
+        raise SettingError(f"--vllm {', '.join(unknown)}: choose from {', '.join(VLLM_SETTINGS)}.")
 
 
 def read_adapter_rank(folder: Path) -> int:
