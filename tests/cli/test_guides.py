@@ -111,7 +111,7 @@ def test_the_lines_of_the_readme_run(tmp_path, monkeypatch):
     row = {
         "user_input": "Where was the builder of the bridge born?",
         "retrieved_contexts": ["Ada Rowe built the bridge.", "Ada Rowe was born in Lund."],
-        "response": "Ada Rowe built the bridge. She was born in Lund. Final answer: Malmö",
+        "response": "1. Ada Rowe built the bridge.\n2. She was born in Lund.\nFinal answer: Malmö",
         "reference": "Lund",
     }
     monkeypatch.chdir(tmp_path)
@@ -133,7 +133,7 @@ RUN_HERE = {
     "docs/guides/data.md": 1,
     "docs/guides/diagnose.md": 2,
     "docs/guides/generate.md": 2,
-    "docs/guides/train.md": 6,
+    "docs/guides/train.md": 5,
     "docs/guides/world.md": 1,
     "docs/python.md": 1,  # by tests/cli/test_engine_ray.py
 }
