@@ -445,7 +445,7 @@ def test_explanations_in_a_grader_log_that_establish_another_score_are_not_close
 
     def judge_soundness(request):
         steps = json.loads(request.messages[-1]["content"])["steps"]
-        step = {"reason": "r", "verdict": "not substantive", "support": None}
+        step = {"reason": "r", "verdict": "L2", "support": None}
         return ScriptedReply({"steps": {str(entry["id"]): step for entry in steps}})
 
     sufficiency = {"reason": "r", "missing": None, "sufficient": True, "answer": None}
