@@ -218,7 +218,9 @@ def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path):
         asyncio.run(spend(tmp_path / f"{seed}.db", rng, cap))
 
 
-def test_a_full_disk_stops_the_run_cleanly_and_a_larger_one_goes_on(tmp_path):
+def test_a_full_disk_stops_the_run_cleanly_and_a_larger_one_goes_on(tmp_path, monkeypatch):
+    # A run waits two minutes for space before it stops.
+    monkeypatch.setattr("eclose.store.ledger.ledger.MAX_OUTAGE_SECONDS", 3.0)
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk]

@@ -104,6 +104,7 @@ def test_a_signal_ends_the_stages_before_the_run(write, tmp_path):
     assert StageState.FAILED not in {experiment.state(task) for task in experiment.tasks}
 
 
+@pytest.mark.study  # in short: the kill in test_run.py, and the failed stage and the signal here
 def test_killed_on_snakemake_it_ends_as_an_unbroken_run(write, tmp_path):
     whole, broken = (init_experiment(write(), tmp_path / name) for name in ("whole", "broken"))
     assert not run_experiment(whole).failed

@@ -85,7 +85,11 @@ STATES = {"as it is": "", "decided": "y n v", "keys": "?"}
 
 @pytest.mark.parametrize(
     ("size", "scheme", "states"),
-    [(LAPTOP, "light", ["decided"]), (SMALL, "dark", ["decided", "keys"]), (PHONE, "light", ["as it is", "keys"])],
+    [
+        pytest.param(LAPTOP, "light", ["decided"], marks=pytest.mark.study),
+        (SMALL, "dark", ["decided", "keys"]),
+        (PHONE, "light", ["as it is", "keys"]),
+    ],
 )
 def test_axe_finds_nothing_serious(browser, size, scheme, states):
     """Where axe-core is: ``npm pack axe-core``, and its ``axe.min.js`` in ECLOSE_AXE.
