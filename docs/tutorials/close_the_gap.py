@@ -36,8 +36,8 @@ weights.name
 import eclose
 from eclose.world.files import write_world_families
 
-write_world_families(Path("train"), 8, profile="short-easy", seed=1)
-write_world_families(Path("test"), 4, profile="short-easy", seed=2)
+for folder, families, seed in (("train", 8, 1), ("test", 4, 2)):
+    write_world_families(Path(folder), families, profile="short-easy", seed=seed)
 
 # %% [markdown]
 # A family has three kinds of views. Here is the question of each view with the answer that it supports:

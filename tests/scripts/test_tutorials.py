@@ -23,6 +23,7 @@ def generator():
 
 
 @pytest.mark.slow
+@pytest.mark.figures
 @pytest.mark.parametrize("name", QUICK)
 def test_its_page_shows_what_it_prints(generator, name):
     page = TUTORIALS / f"{name}.md"
