@@ -308,8 +308,7 @@ def diagnose(
     note(list_run_caveats(case_set))
     diagnosis = diagnose_counts(counted.counts)
     stale = _stale_validation(folders, validation)
-    note(f"STALE: {sentence}" for sentence in stale)
-    note(_describe_abstentions(case_set.cases))
+    note([*(f"STALE: {sentence}" for sentence in stale), *_describe_abstentions(case_set.cases)])
     context = _context(case_set, stale, title)
     if base_folders:
         base = count_runs(base_folders, allow_stale=allow_stale, large=large, keep_hashes=True, ray=ray)
@@ -321,18 +320,24 @@ def diagnose(
     context = _scored(context, folders, case_set.cases, allow_stale=allow_stale)
     note(context.score_notices)
     # The command prints these among the cautions of the report.
-    notices += describe_missing_traces(diagnosis.without_trace, diagnosis.overall.responses)
-    if unknown := diagnosis.overall.rates[Metric.TRACE_RELIABILITY_RATE].unjudged:
-        notices.append(
-            f"{unknown:,} of {format_count(diagnosis.overall.responses, 'response')} lack labels and are neither "
-            "reliable nor unreliable: their `reliable` is None (<NA> in to_pandas), which a filter for False omits."
-        )
+    missing = describe_missing_traces(diagnosis.without_trace, diagnosis.overall.responses)
+    notices += (*missing, *_describe_unlabelled(diagnosis))
     # Each part has its own generator from the same seed, so a comparison does not change the corrected rates.
     context = _corrected(context, folders, counted.labelled, validation, seed)
-    # A validation treats the labels as those of a judge.
-    if context.validation is None:
+    if context.validation is None:  # a validation treats the labels as those of a judge
         context = replace(context, settled_by_people=is_settled_by_people(folders, diagnosis.judges))
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
+
+
+def _describe_unlabelled(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Return a sentence on the responses that are neither reliable nor unreliable."""
+    unlabelled = diagnosis.overall.rates[Metric.TRACE_RELIABILITY_RATE].unjudged
+    if not unlabelled:
+        return ()
+    return (
+        f"{unlabelled:,} of {format_count(diagnosis.overall.responses, 'response')} lack labels and are neither "
+        "reliable nor unreliable: their `reliable` is None (<NA> in to_pandas), which a filter for False omits.",
+    )
 
 
 def _describe_abstentions(cases: Iterable[JudgedCase]) -> tuple[str, ...]:

@@ -103,10 +103,7 @@ def run_training(
         admission, held_out = run.admit(renderer, tick)
     left_out = [*admission.left_out, *_name_held_out(development, held_out)]
     report_phase(config, f"families: {admission.tally.counts()}")
-    settings = recipe.model
-    if settings.dtype == "auto" and (dtype := sessions.dtype) is not None:
-        settings = replace(settings, dtype=dtype)
-    model = _load_model(settings, config)
+    model = _load_model(recipe.model, config, sessions.dtype)
     trainer = EClosureTrainer(
         model,
         config,
@@ -116,8 +113,7 @@ def run_training(
         peft_config=_lora(recipe.model, model),
         callbacks=[sessions, TrainingMetricsWriter(out), termination := TerminationCheckpoint()],
     )
-    # Every checkpoint is saved with it, so it is set before training starts.
-    trainer.recipe = run.recipe
+    trainer.recipe = run.recipe  # set before training starts, since every checkpoint is saved with it
     # Written before the first update, so that a later call with other settings is refused from the start.
     if config.should_save:
         run.write_begin(left_out)
@@ -329,10 +325,12 @@ def _describe_file(file: dict[str, str] | None) -> str:
     return f"{file['file']} ({file['hash'][:19]})" if file else "none"
 
 
-def _load_model(settings: TrainedModelSettings, config: EClosureConfig) -> Any:
+def _load_model(settings: TrainedModelSettings, config: EClosureConfig, begun_with: str | None) -> Any:
+    """Load the model; a run that goes on keeps the precision that was chosen when it was begun."""
     report_phase(config, f"loading {settings.model}")
+    dtype = settings.dtype if settings.dtype != "auto" or begun_with is None else begun_with
     model = load_causal_model(
-        settings.model, revision=settings.revision, dtype=settings.dtype, load_in_4bit=settings.load_in_4bit
+        settings.model, revision=settings.revision, dtype=dtype, load_in_4bit=settings.load_in_4bit
     )
     # The trainer scores a family in every way when it is built, which takes as long as some updates.
     report_phase(config, "checking with these weights how a family can be scored")

@@ -22,7 +22,7 @@ from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.explorer import filters as explorer_filters
 from eclose.diagnosis.report.explorer.sample import RunSample, sample_report_cases
-from eclose.diagnosis.report.first_screen import compare_side_by_side, find_worst_example
+from eclose.diagnosis.report.first_screen import WorstExample, compare_side_by_side, find_worst_example
 from eclose.diagnosis.report.headline import PEOPLE_FIGURE, build_report_headline
 from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
 from eclose.diagnosis.report.plots.layout import (
@@ -299,6 +299,17 @@ def _tabulate_left_out(context: ReportContext) -> tuple[ReportTable, ...]:
     return (ReportTable("left-out", "Responses left out", ("response", "reason"), rows, note),)
 
 
+def _make_payload(cases: Sequence[JudgedCase], worst: WorstExample | None, context: ReportContext) -> ExplorerPayload:
+    """Return the data of the explorer, which opens at the worst example."""
+    before = context.base.before(cases) if context.base else None
+    return make_explorer_payload(cases, before, context.scores, None if worst is None else worst.position)
+
+
+def _format_security_policy(script: str, style: str) -> str:
+    """Return the content security policy that allows the page's own script and style alone."""
+    return CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
+
+
 def render_report_page(
     diagnosis: Diagnosis,
     cases: Sequence[JudgedCase] | RunSample,
@@ -322,10 +333,7 @@ def render_report_page(
     # The diagnosis of a large run counts responses that are not in memory.
     sample = replace(sample, left_out=max(0, diagnosis.overall.responses - len(sample.cases)))
     worst = find_worst_example(sample.cases)
-    before = context.base.before(sample.cases) if context.base else None
-    # Inline: the page must work from a mail attachment or an artefact store.
     script, style = read_page_text("explorer.js"), read_page_text("page.css")
-    allowed = CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
     html: str = load_page_template("page.html").render(
         diagnosis=diagnosis,
         context=context,
@@ -339,8 +347,9 @@ def render_report_page(
         worst=worst,
         sides=compare_side_by_side(diagnosis, context),
         cautions=summary.list_linked_cautions(diagnosis, context),
-        # The second sentence lists all labels; the page has a table for these.
-        agreement=summary.describe_judge_agreement(context)[:1],
+        agreement=summary.describe_judge_agreement(context)[
+            :1
+        ],  # the second lists all labels, as a table of the page does
         agreements=summary.list_judge_agreement(context),
         flips=summary.describe_judge_flips(diagnosis),
         flow=layout_flow_bars(summary.build_response_flow(diagnosis)),
@@ -353,10 +362,10 @@ def render_report_page(
         base_tables=tabulate_run_comparison(context.base) if context.base else (),
         differences=layout_difference_plot(context.base.comparison) if context.base else None,
         scores=layout_score_plot(context.scores, cases.cases if isinstance(cases, RunSample) else cases),
-        payload=make_explorer_payload(sample.cases, before, context.scores, None if worst is None else worst.position),
+        payload=_make_payload(sample.cases, worst, context),
         sample=sample,
-        policy=allowed if policy else "",
-        # Part of the package, not values from files: inserted without escaping.
+        policy=_format_security_policy(script, style) if policy else "",
+        # Inline, as the page must work from a mail attachment; of the package, not from files, so not escaped.
         script=Markup(script),
         style=Markup(style),
     )
