@@ -16,7 +16,7 @@ TIMED = $(shell grep -rl --include='test_*.py' 'mark\.timing' tests)
 COUNTED := core stats metrics
 
 .PHONY: setup setup-light check format fast test test-parallel test-timing studies coverage breakings train-versions figures campaigns docs \
-	benchmark pictures tutorials site demo dist wheel-venv install-matrix lock
+	benchmark pins pictures tutorials site demo dist wheel-venv install-matrix lock
 
 # Environments are made by uv: the one on the path, or one that pip puts into build/uv.
 UV := $(shell command -v uv || echo build/uv/bin/uv)
@@ -93,6 +93,9 @@ docs: ## regenerate what is generated
 
 benchmark: ## the rows of the benchmark from the committed records, and their page
 	$(BIN)/python scripts/docs/benchmark_page.py --collect
+
+pins: ## renew tests/expected: options, keys of JSON files and the demonstration's outputs, after a wanted change
+	$(BIN)/python scripts/pins.py --write
 
 pictures: ## the figures of the documentation, light and dark; needs Chromium and takes minutes
 	$(BIN)/python scripts/docs/figures.py
