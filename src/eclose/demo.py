@@ -190,7 +190,6 @@ class WorldJudge:
 
 
 def _explain_labels(question: JudgeQuestion, request: Request, labels: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the explanations that a judge gives beside its labels."""
     if question not in (JudgeQuestion.SOUNDNESS, JudgeQuestion.ALIGNMENT, JudgeQuestion.CLOSURE):
         return {}
     material = parse_material(JUDGE_MATERIAL_TYPES[question], request.messages[-1]["content"])
@@ -273,5 +272,4 @@ class DemoRun:
 
 
 def _rank_case(case: DemoCase) -> str:
-    """Return the rank of a case in a fixed random order."""
     return hash_sort_key("people", case.response.id)

@@ -134,7 +134,6 @@ def append_audit_event(
 
 
 def _digest_records(connection: Connection, kind: AuditedKind, keys: list[Any]) -> dict[str, str | None]:
-    """Return the digest of each record by key; None for a record that does not exist."""
     digests: dict[str, str | None] = {str(key): None for key in keys}
     # Databases limit the number of parameters of a statement.
     for start in range(0, len(keys), _KEYS_PER_QUERY):
@@ -218,7 +217,6 @@ def _write_head(file: int, event: AuditEventRef) -> None:
 
 
 def _parse_head(line: bytes) -> AuditEventRef | None:
-    """Return the event that the line records; None where it is damaged."""
     parts = line.split()
     if len(parts) != 2 or not parts[0].isdigit():
         return None

@@ -63,7 +63,6 @@ def _step(entry: FormEntry) -> StepJudgment:
 
 
 def _single_step(trace: FormEntry) -> tuple[StepJudgment, ...]:
-    """Represent the local soundness of the trace as a single step."""
     # L is 1 where every substantive step is sound, so one substantive step with the label gives the same L.
     sound = _label(trace, "locally_sound")
     return () if sound is None else (StepJudgment(True, sound, reason=WHOLE_TRACE_REASON),)

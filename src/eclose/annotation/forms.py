@@ -137,7 +137,6 @@ class FormProblem:
     """Number of the step, from 1; None in forms without steps."""
 
     def __str__(self) -> str:
-        """Return the problem as a message."""
         where = "" if self.step is None else f"step {self.step}: "
         return f"{where}{self.field}: {self.problem}"
 

@@ -71,7 +71,6 @@ async def _score_with_verifier(
     out: Path | str | None,
     options: RunOptions | None,
 ) -> RunResult:
-    """Score the responses of a run with a trained verifier."""
     if detector != DetectorKind.VERIFIER or verifier is None:
         raise SettingError("verifier: the detector verifier, and no other, needs the folder of a trained verifier.")
     if model is not None:

@@ -151,7 +151,6 @@ def evaluate(
 
 
 def _folder_of(data: Path | str | Rows) -> Path | None:
-    """Return the folder of a run that ``data`` names; None for rows and for files."""
     return Path(data) if isinstance(data, str | Path) and Path(data).is_dir() else None
 
 

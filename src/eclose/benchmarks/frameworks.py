@@ -162,7 +162,6 @@ def _find_model(messages: list[JsonObject]) -> str | None:
 
 
 def _get_fields(record: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
-    """Return the object at a path of keys; None where there is none."""
     fields: Any = record
     for key in path.split(".") if path else ():
         fields = fields.get(key)

@@ -221,7 +221,6 @@ def _detect_agent_layout(record: Mapping[str, Any]) -> RecordLayout | None:
 
 
 def _detect_framework(record: Mapping[str, Any]) -> RecordLayout | None:
-    """Return the layout of a framework's output; None where there is none."""
     if "source_nodes" in record:
         return RecordLayout.LLAMA_INDEX
     if isinstance(record.get("intermediate_steps"), list) or "source_documents" in record:
@@ -235,7 +234,6 @@ def _detect_framework(record: Mapping[str, Any]) -> RecordLayout | None:
 
 
 def _is_document_list(value: object) -> bool:
-    """Return whether the first item of a list is a document with a text."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and bool(find_documents(value[:1]))
 
 

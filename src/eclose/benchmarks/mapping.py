@@ -166,7 +166,6 @@ def get_at_path(record: JsonObject, name: str, path: str) -> Any:
 
 
 def _split_path(name: str, path: str) -> list[str | int]:
-    """Return the keys and indexes of a path."""
     parts: list[str | int] = []
     position = 0
     while position < len(path):

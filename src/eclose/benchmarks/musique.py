@@ -73,7 +73,6 @@ def convert_musique_record(record: JsonObject) -> ConvertedRecord:
 
 
 def _support_ids(paragraphs: list[MusiqueParagraph]) -> tuple[str, ...] | None:
-    """Return the ids of the supporting passages; None where no paragraph is marked either way."""
     marked = [paragraph.is_supporting is not None for paragraph in paragraphs]
     if not any(marked):
         return None

@@ -230,7 +230,6 @@ def _trace_column(record: JsonObject, columns: tuple[str, ...]) -> str:
 
 
 def _parse_output(output: SystemOutput) -> parse_trace.ParsedResponse | None:
-    """Return the parts of a response; None where there is no response. Errors name the trace's column."""
     answer = output.response if output.response is not None and output.response.strip() else None
     has_trace = isinstance(output.trace, str | list) and bool(output.trace)
     if isinstance(output.trace, dict):

@@ -173,7 +173,6 @@ def find_listed_price(name: str, prices: Mapping[str, ModelPrice], currency: str
 
 
 def _find_published(name: str) -> ModelPrice | None:
-    """Return the price in the list packaged with ``genai-prices``; None where there is none. Nothing is downloaded."""
     try:
         from genai_prices import Usage, calc_price  # noqa: PLC0415 - optional
     except ImportError:

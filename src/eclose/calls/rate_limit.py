@@ -41,7 +41,6 @@ class RateLimits:
     tokens_per_minute: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse bounds that contradict each other."""
         if not 1 <= self.floor <= self.start <= self.ceiling:
             raise SettingError(
                 f"concurrency needs 1 <= floor <= start <= ceiling, not {self.floor}, {self.start}, {self.ceiling}."
@@ -115,7 +114,6 @@ class AdaptiveLimiter:
         return min(int(self._limit), self._ceiling)
 
     def __str__(self) -> str:
-        """Return the text for a progress line."""
         return f"{self.in_flight} of {self.limit} in flight, {self.waiting} waiting"
 
     @asynccontextmanager

@@ -62,7 +62,6 @@ class RetryPolicy:
     """Seconds without a success since the first failure in the row that stop the run after ``breaker_failures``."""
 
     def __post_init__(self) -> None:
-        """Report all invalid settings at once."""
         problems = []
         if self.attempts < 1:
             problems.append("attempts must be at least 1.")
@@ -241,7 +240,6 @@ class RetryingModel(ModelWrapper):
                 return reply
 
     def _wait_after(self, failure: CallFailure, failures: _Failures) -> float | None:
-        """Return the seconds until the next attempt; None where the failure is final."""
         if failure.kind in _FREE_FAILURES:
             failures.free += 1
             count, retry = failures.free, self._may_wait(failure, failures)

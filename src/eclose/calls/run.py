@@ -48,7 +48,6 @@ number of records; a progress display, for example."""
 def _null_run_observer(
     _runner: JobRunner[Any], _connections: Sequence[ModelConnection], _total: int
 ) -> AbstractContextManager[None]:
-    """Return an empty context."""
     return nullcontext()
 
 
@@ -79,13 +78,9 @@ class RunOptions:
 class RecordSequence(Protocol[T]):
     """Records of a run, in order and with a known number."""
 
-    def __len__(self) -> int:
-        """Return the number of records."""
-        ...
+    def __len__(self) -> int: ...
 
-    def __iter__(self) -> Iterator[ReadRecord[T]]:
-        """Yield each record."""
-        ...
+    def __iter__(self) -> Iterator[ReadRecord[T]]: ...
 
 
 @dataclass(frozen=True)

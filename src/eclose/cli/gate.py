@@ -17,7 +17,6 @@ FAILED, UNDECIDED = 100, 101
 
 
 def _limit(flag: str, text: str) -> typer.models.OptionInfo:
-    """Return an option that takes a rate between 0 and 1."""
     option: typer.models.OptionInfo = typer.Option(flag, min=0, max=1, help=text, show_default=False)
     return option
 

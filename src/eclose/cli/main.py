@@ -111,7 +111,6 @@ def _eclose(
 
 
 def _commands(command: Any) -> dict[str | None, Any]:
-    """Return the subcommands of a command by name."""
     # Typer brings its own copy of click, so there is no class to check against.
     return getattr(command, "commands", {})
 

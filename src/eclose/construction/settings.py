@@ -56,7 +56,6 @@ class ConstructSettings:
     """Folder or name of the model whose tokens are counted; None for an estimate that errs on the high side."""
 
     def __post_init__(self) -> None:
-        """Check the bounds of every setting."""
         if min(self.edits, self.attempts, self.replies, self.max_tokens, self.max_length) < 1:
             raise SettingError("edits, attempts, replies, max_tokens and max_length must be at least one.")
         if self.attempts > MOST_ATTEMPTS:

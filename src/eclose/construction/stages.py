@@ -296,7 +296,6 @@ def _gold(draft: FamilyDraft) -> View:
 
 
 def _brief(gold: View) -> dict[str, Any]:
-    """Return the material that the constructors of both edits see."""
     return {
         "question": gold.question,
         "evidence": disclose_passages(gold.evidence),

@@ -76,7 +76,6 @@ def validate_families(
 def _check(
     records: Iterable[ReadRecord[Family]], tokenizer: str | None, max_length: int
 ) -> Iterator[tuple[ReadRecord[Family], list[FamilyProblem]]]:
-    """Yield every record with its problems."""
     length, ids = make_path_counter(tokenizer), SeenIds()
     for number, record in enumerate(records, start=1):
         family = record.value

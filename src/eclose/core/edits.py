@@ -50,7 +50,6 @@ class EditFailure:
     detail: str
 
     def __str__(self) -> str:
-        """Return problem and sentence as one line."""
         return f"{self.problem.value}: {self.detail}"
 
 
@@ -157,7 +156,6 @@ def find_leftover_values(edited: EditedText, old: str) -> tuple[TextSpan, ...]:
 
 
 def _check_request(replacements: Sequence[TextReplacement], keep: Sequence[str]) -> Iterator[EditFailure]:
-    """Yield the problems that are visible without a text."""
     if not replacements:
         yield EditFailure(EditProblem.NOTHING_ASKED, "there is no replacement")
     olds: set[str] = set()
@@ -256,7 +254,6 @@ def _apply(text: str, chosen: list[tuple[TextSpan, str]]) -> EditedText:
 
 
 def _shift(span: TextSpan, changes: tuple[ChangedTextSpan, ...]) -> TextSpan:
-    """Return the position in the new text of a span that no change touches."""
     preceding = [change for change in changes if change.before.end <= span.start]
     shift = preceding[-1].after.end - preceding[-1].before.end if preceding else 0
     return TextSpan(span.start + shift, span.end + shift)

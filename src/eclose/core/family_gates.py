@@ -139,7 +139,6 @@ def check_question_edit(
 
 
 def _leaks_answer(view: View, gold: View) -> bool:
-    """Return whether the edit wrote the answer into the question."""
     # A choice question names its candidates from the start ("…, Please Give or Moonstruck?"), and "no" occurs in many
     # questions: neither gives the answer away.
     answer = normalize_answer(view.answer)

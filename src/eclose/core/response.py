@@ -68,7 +68,6 @@ class Trace:
         return "".join(f"{number}. {step.text}\n" for number, step in enumerate(self.steps, start=1))
 
     def __len__(self) -> int:
-        """Return the number of steps."""
         return len(self.steps)
 
 

@@ -201,7 +201,6 @@ def equal_up_to_spelling(first: str, second: str) -> bool:
 
 
 def _reduce(text: str, *, dates: bool) -> str:
-    """Return the form that all spellings of a text share."""
     form = ""
     for word in _split_words(text, dates=dates):
         form = _join(form, word.form)

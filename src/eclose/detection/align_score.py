@@ -64,7 +64,6 @@ class AlignScoreDetector(StepSupportDetector):
     method: ClassVar[str] = "alignscore nli_sp"
 
     def __post_init__(self) -> None:
-        """Raise SettingError for chunks without words."""
         if self.chunk_words < 1:
             raise SettingError("chunk_words of AlignScore must be at least 1.")
 
@@ -124,7 +123,6 @@ def convert_align_score(checkpoint: Path, backbone: str, out: Path, *, revision:
 
 
 def _read_state(checkpoint: Path) -> Mapping[str, Tensor]:
-    """Return the weights of a Lightning checkpoint."""
     from pickle import UnpicklingError  # noqa: PLC0415 - names the error only; nothing is unpickled here
 
     import torch  # noqa: PLC0415

@@ -64,7 +64,6 @@ class CalibrationSettings:
     """Heads to combine; empty for all that the scores have."""
 
     def __post_init__(self) -> None:
-        """Raise SettingError for shares that leave no clear response."""
         if self.max_false_positive_rate <= 0 or self.uncertain_share < 0:
             raise SettingError("max_false_positive_rate must be above 0, and uncertain_share at least 0.")
         if self.max_false_positive_rate + self.uncertain_share >= 1:

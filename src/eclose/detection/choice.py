@@ -324,7 +324,6 @@ def choose_run(
 
 
 def _read_scores(scores: Path | None, calibration: Path | None) -> dict[str, float | None]:
-    """Return the score or the combined rank of each response."""
     if scores is None:
         return {}
     require_regular_file(scores)

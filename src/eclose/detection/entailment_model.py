@@ -186,7 +186,6 @@ def _find_layout(name: str, *, writes_digit: bool) -> PromptLayout:
 
 
 def _find_label(name: str, config: Any, layout: PromptLayout, label: str | None) -> int:
-    """Return the index of the label that means support."""
     labels = {int(index): str(text) for index, text in config.id2label.items()}
     if len(labels) < 2:
         raise UserError(f"{name}: has a single output, which is no probability. Give a model with two or more labels.")
@@ -211,7 +210,6 @@ def _plain(label: str) -> str:
 
 
 def _find_token_limit(name: str, config: Any, layout: PromptLayout, *, writes_digit: bool) -> int:
-    """Return the largest number of tokens that a model reads."""
     if writes_digit:
         return T5_TOKENS
     rows = getattr(config, "max_position_embeddings", None)

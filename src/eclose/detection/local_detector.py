@@ -29,7 +29,6 @@ class EncodedPair:
     """Segment of each token, for models that tell the two texts apart by it."""
 
     def __len__(self) -> int:
-        """Return the number of tokens."""
         return len(self.ids)
 
 

@@ -172,7 +172,6 @@ class PairQueue:
         return await pending.scores
 
     async def _score_queue(self) -> None:
-        """Score the queued pairs until there are none."""
         while self._queue:
             await self._linger()
             batch, self._queue = self._queue, []
@@ -188,7 +187,6 @@ class PairQueue:
         self._scoring = None
 
     async def _linger(self) -> None:
-        """Wait while pairs keep arriving."""
         size = 0
         while size < len(self._queue):
             size = len(self._queue)

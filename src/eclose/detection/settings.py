@@ -66,7 +66,6 @@ class ChatDetectorSettings:
     """Whether a reasoning model reasons before it answers Yes or No; None sends no such setting."""
 
     def __post_init__(self) -> None:
-        """Raise SettingError for another detector and for numbers out of range."""
         if self.detector not in CHAT_DETECTORS:
             raise SettingError(
                 f"{self.detector}: is no detector that asks a chat model. Choose from: {', '.join(CHAT_DETECTORS)}."
@@ -151,7 +150,6 @@ class LocalDetectorSettings:
     """Largest number of tokens of a batch, padding included. Scores do not depend on it, up to rounding."""
 
     def __post_init__(self) -> None:
-        """Raise SettingError for another detector."""
         if self.detector not in LOCAL_DETECTORS:
             raise SettingError(
                 f"{self.detector}: is no detector with a model in this process. Choose from:"

@@ -90,7 +90,6 @@ class StudySettings:
     """Largest share of responses that only some detectors scored without a second study of the common ones."""
 
     def __post_init__(self) -> None:
-        """Raise SettingError for a number out of range."""
         if self.folds < 2 or self.resamples < 1:
             raise SettingError("a detector study needs at least 2 folds and 1 resample.")
         if not (0 < self.retention <= 1 and 0 < self.level < 1 and 0 <= self.tolerated_difference <= 1):
@@ -258,6 +257,5 @@ class _DetectorColumn:
         )
 
     def _list_scores(self, group: StudyGroup) -> tuple[tuple[str, float], ...]:
-        """Return the response ids of a group with their scores."""
         rows: Sequence[int] = self.rows[self.table.members[group][self.rows]].tolist()
         return tuple((self.table.response_ids[row], float(self.table.scores[self.number, row])) for row in rows)

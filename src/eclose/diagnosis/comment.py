@@ -64,7 +64,6 @@ def render_gate_comment(facts: CommentFacts, *, report_url: str | None = None) -
 
 
 def _lines(facts: CommentFacts, report_url: str | None) -> Iterator[str]:
-    """Yield the lines of the comment."""
     overall = facts.diagnosis.overall
     corrected = {metric: Estimate(rate.value, rate.interval) for metric, rate in facts.corrected.items()}
     context = ReportContext(

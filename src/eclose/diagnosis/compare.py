@@ -225,7 +225,6 @@ _RowsByQuestion: TypeAlias = "Mapping[QuestionKey, Sequence[SettledVerdict]]"
 
 
 def _by_question(rows: Sequence[SettledVerdict]) -> _RowsByQuestion:
-    """Group the responses by question."""
     by_question: dict[QuestionKey, list[SettledVerdict]] = defaultdict(list)
     for row in rows:
         by_question[row.benchmark, row.instance_id].append(row)
@@ -248,7 +247,6 @@ def _compare_group(
     rng: np.random.Generator,
     resamples: int,
 ) -> GroupRateComparison:
-    """Compare all rates on one group of questions."""
     positions = {question: position for position, question in enumerate(questions)}
     run_counts, base_counts = (_select_questions(side, positions) for side in (run, base))
     # Both have shape (questions, 2 x metrics), columns of the run first: hits and denominators of each question.

@@ -206,7 +206,6 @@ class DiagnosisCounts:
         self._buffer = array("q")
 
     def __len__(self) -> int:
-        """Return the number of responses."""
         return self.joint.total()
 
     @property
@@ -337,7 +336,6 @@ class DiagnosisCounts:
             yield self._number_question(benchmarks[benchmark], id_, (hashes[0], hashes[1]))
 
     def _count_buffer(self) -> None:
-        """Count the waiting responses into cells."""
         if self._buffer:
             waiting = np.frombuffer(self._buffer, np.int64)
             self._add_cells(waiting, np.ones(len(waiting), np.int64))

@@ -234,7 +234,6 @@ def _summarize_by(cells: CountedCells, position: int, pairs: Sequence[GroupRates
 
 
 def _by_evidence(cells: CountedCells) -> dict[EvidenceSufficiency, GroupRates]:
-    """Return a summary for each kind of evidence that occurs."""
     return {
         kind: summarize_verdict_counts((), cells.counts.select(rows))
         for kind in EvidenceSufficiency
@@ -247,7 +246,6 @@ def _in_code_order(counts: Mapping[LocalFailure, int]) -> dict[LocalFailure, int
 
 
 def _matching(counts: Counter[tuple[Label, Label]]) -> JudgeVersusMatching:
-    """Return the comparison of correctness by the judge with correctness by matching."""
     # Pairs of (judge, match); a None in either is unknown.
     both, judge_only = counts[True, True], counts[True, False]
     matching_only, neither = counts[False, True], counts[False, False]
@@ -256,7 +254,6 @@ def _matching(counts: Counter[tuple[Label, Label]]) -> JudgeVersusMatching:
 
 
 def _count_labels(verdicts: Mapping[Verdict, int], *, correct: bool, sufficient: bool) -> int:
-    """Count the responses with two labels."""
     return sum(
         count
         for verdict, count in verdicts.items()
@@ -265,7 +262,6 @@ def _count_labels(verdicts: Mapping[Verdict, int], *, correct: bool, sufficient:
 
 
 def _unjudged(counts: Mapping[tuple[Criterion, str], int]) -> dict[Criterion, dict[str, int]]:
-    """Return missing labels by criterion and kind of reason."""
     reasons: dict[Criterion, dict[str, int]] = {}
     for (criterion, reason), count in sorted(counts.items()):
         reasons.setdefault(criterion, {})[reason] = count
@@ -311,7 +307,6 @@ def describe_response_failure(case: JudgedCase) -> str:
 
 
 def _unsound(judgment: Judgment) -> str:
-    """Return the sentence that names the unsound steps."""
     if not judgment.stepwise:
         return "A step does not hold."
     # Steps are numbered from 1, as reports print them.

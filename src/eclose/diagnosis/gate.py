@@ -56,7 +56,6 @@ class GateLimitCheck(NamedTuple):
     """Whether the limit was compared with an interval; False for a plain count."""
 
     def __str__(self) -> str:
-        """Return the outcome and the message."""
         return f"{self.outcome}: {self.message}"
 
 
@@ -153,7 +152,6 @@ class GateLimits:
 
 
 def _drop_none(limits: Iterable[tuple[Metric, float | None]]) -> dict[Metric, float]:
-    """Return the limits that are set."""
     return {metric: limit for metric, limit in limits if limit is not None}
 
 
@@ -355,14 +353,12 @@ def _scaled(count: int, value: float, interval: Interval, limit: float) -> float
 
 
 def _round_up(count: float) -> int:
-    """Return the count rounded up to two significant digits."""
     unit: int = 10 ** max(len(str(int(count))) - 2, 0)
     # 1e-9 keeps an exact multiple from being rounded up by floating point error.
     return ceil(count / unit - 1e-9) * unit
 
 
 def _needed(count: float | None, noun: str) -> str:
-    """Return the sentence on how many more cases are needed."""
     if count is None:
         return "The rate is too near the limit for any number of responses to decide it"
     return f"About {_round_up(count):,} {noun} would decide it if the rate stays as it is"

@@ -99,7 +99,6 @@ def _values(hashes: array[int]) -> NDArray[np.uint64]:
 
 
 def _pair_rows(run: ResponseHashes, base: ResponseHashes) -> tuple[Indices, Indices]:
-    """Return the rows of paired responses in both runs."""
     run_questions, base_questions = _values(run.questions), _values(base.questions)
     # The only responses to a question in both runs are partners, whatever their ids.
     pairs = [_match_rows(run_questions, base_questions, _find_unique(run_questions), _find_unique(base_questions))]
@@ -119,7 +118,6 @@ def _pair_rows(run: ResponseHashes, base: ResponseHashes) -> tuple[Indices, Indi
 
 
 def _find_unique(values: NDArray[np.uint64]) -> Indices:
-    """Return the rows whose value occurs once."""
     _, rows, counts = np.unique(values, return_index=True, return_counts=True)
     unique: Indices = rows[counts == 1]
     return unique
@@ -138,7 +136,6 @@ def _match_rows(
 def _exclude(
     run_size: int, base_size: int, pairs: list[tuple[Indices, Indices]]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which rows of both runs are in no pair yet."""
     run_free, base_free = np.ones(run_size, bool), np.ones(base_size, bool)
     for run_rows, base_rows in pairs:
         run_free[run_rows] = False

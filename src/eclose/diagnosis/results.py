@@ -69,7 +69,6 @@ class Rates(dict[str, MetricRate]):
     """Rates by their short names: Acc, LSR, A, C, K, GSR, TRR, LGG, LggShare, LggRisk and LggSound."""
 
     def __repr__(self) -> str:
-        """Return one line a rate."""
         return "\n".join(f"{name:<9}{rate}" for name, rate in self.items())
 
 
@@ -122,7 +121,6 @@ class Results:
         return self.diagnosis.overall.responses
 
     def __iter__(self) -> Iterator[JudgedCase]:
-        """Iterate over the cases."""
         return iter(self.cases)
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -353,7 +351,6 @@ def _describe_abstentions(cases: Iterable[JudgedCase]) -> tuple[str, ...]:
 
 
 def _context(case_set: JudgedCaseSet, stale: Sequence[str], title: str | None) -> ReportContext:
-    """Return the context of a report without a comparison or a correction."""
     context = ReportContext(
         left_out=case_set.left_out,
         stale=(*case_set.stale, *stale),
@@ -367,7 +364,6 @@ def _context(case_set: JudgedCaseSet, stale: Sequence[str], title: str | None) -
 def _scored(
     context: ReportContext, runs: Sequence[Path], cases: Sequence[JudgedCase], *, allow_stale: bool
 ) -> ReportContext:
-    """Return the context with the scores of detectors in the folders of the runs."""
     from eclose.diagnosis.report.scores.columns import read_score_columns  # noqa: PLC0415 - rarely needed
 
     scores = read_score_columns(runs, [case.response.id for case in cases], allow_stale=allow_stale)

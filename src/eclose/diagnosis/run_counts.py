@@ -412,7 +412,6 @@ class _RunFiles:
 
     @property
     def _rejected(self) -> dict[str, dict[str, int]]:
-        """Number of unused records by file and reason."""
         return {
             INSTANCES_FILE: dict(self.instances.rejected),
             RESPONSES_FILE: dict(self.responses.rejected),
@@ -429,7 +428,6 @@ class _RunFiles:
 
 
 def _instance_bytes(instance: Instance) -> bytes:
-    """Return what counting needs of a question."""
     return marshal.dumps((hash_question(instance), instance.reference_answer, instance.aliases, instance.benchmark))
 
 

@@ -225,7 +225,6 @@ def _check_run(
 
 
 def _count_given(cases: tuple[JudgedCase, ...]) -> RunCounts:
-    """Count cases that are in memory."""
     case_set = JudgedCaseSet(cases)
     return RunCounts(count_cases(case_set.cases), case_set)
 

@@ -102,7 +102,6 @@ def _find_audited_tasks(experiment: Experiment, seed: int) -> list[StageTask]:
 
 
 def _list_common_questions(cases: Mapping[StageTask, Sequence[JudgedCase]]) -> dict[Setting, set[str]]:
-    """Return the questions of each setting that every method has a judged response to."""
     common: dict[Setting, set[str]] = {}
     benchmarks = {case.instance.benchmark or "" for rows in cases.values() for case in rows}
     for task, rows in cases.items():

@@ -73,7 +73,6 @@ class Cell:
         return ResponseSource(self.backbone, self.method if self.is_tuned else None, self.seed)
 
     def __str__(self) -> str:
-        """Return ``Qwen3-8B e_closure 42``."""
         return " ".join([self.backbone, self.method, *([] if self.seed is None else [str(self.seed)])])
 
 

@@ -272,7 +272,6 @@ def _locate_files(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _list_cell_problems(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield problems between the keys that make up the grid."""
     backbones: list[Backbone] = values.get("backbones", [])
     methods, ablations = values.get("methods", []), values.get("ablations", [])
     lists = {

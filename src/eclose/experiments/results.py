@@ -155,7 +155,6 @@ def name_response(task: StageTask, id_: str) -> str:
 def _collect_evaluator_labels(
     experiment: Experiment, judged: Sequence[SettledVerdict], judgments: Mapping[str, Path | str]
 ) -> EvaluatorLabels | None:
-    """Return the labels of people beside those of the judge; None where the plan has none."""
     if experiment.plan.labels is None:
         return None
     labels = read_people_labels(experiment.plan.labels, judged)
@@ -180,7 +179,6 @@ def _collect_evaluator_labels(
 
 
 def _plan_grid(plan: Plan) -> ExperimentGrid:
-    """Return the planned main comparison."""
     records = scan_instances(plan.questions)
     questions = Counter(record.value.benchmark or "" for record in records if record.value is not None)
     methods = tuple(name_method(method) for method in (UNTUNED_METHOD, *plan.methods))

@@ -180,7 +180,6 @@ def run_snakemake(
 
 
 def _run_supervised(words: Sequence[str]) -> int:
-    """Run Snakemake with some arguments and return its exit code."""
     # Ctrl+C on a terminal reaches this process alone, which then ends its children in order.
     command = [sys.executable, "-c", _SUPERVISED, *words]
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
@@ -248,7 +247,6 @@ def _list_options(experiment: Experiment, snakefile: Path, jobs: int | None, pro
 
 
 def _record(experiment: Experiment, task: StageTask, result: ExperimentRun, callbacks: RunCallbacks) -> None:
-    """Record the outcome of a stage from its folder."""
     state = experiment.state(task)
     if state is StageState.FINISHED:
         result.add(task, None, callbacks)

@@ -144,7 +144,6 @@ class _StageRunner:
 
     @property
     def _adapter(self) -> Path | None:
-        """Folder of the selected adapter; None for an untuned backbone."""
         if not self.task.cell.is_tuned:
             return None
         return self.task.needs[0].folder(self.experiment.folder) / SELECTED_FOLDER

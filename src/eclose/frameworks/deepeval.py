@@ -37,7 +37,6 @@ class ReliabilityMetric(BaseMetric):
 
     @property
     def __name__(self) -> str:
-        """The name in DeepEval's reports."""
         return "Reliability (eclose)"
 
     def measure(self, test_case: LLMTestCase, *_: Any, **__: Any) -> float:

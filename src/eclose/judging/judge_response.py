@@ -80,7 +80,6 @@ def take_majority_labels(judgments: Sequence[Judgment]) -> Judgment:
 
 
 def _find_winner(judgments: Sequence[Judgment], name: str) -> Judgment | None:
-    """Return the first judgment with the majority label; None where there is no majority."""
     for label in (True, False):
         supporters = [judgment for judgment in judgments if judgment.label(name) is label]
         opponents = [judgment for judgment in judgments if judgment.label(name) is (not label)]

@@ -41,7 +41,6 @@ class JudgeSettings:
     long quote takes about 130 tokens, so twenty fit into ``max_tokens``."""
 
     def __post_init__(self) -> None:
-        """Raise SettingError for numbers below 1."""
         if min(self.attempts, self.max_tokens, self.repeat, self.step_window) < 1:
             raise SettingError("attempts, max_tokens, repeat and step_window of a judge must be at least 1.")
 

@@ -302,7 +302,6 @@ def _check_reply(details: CallDetails, question: str, messages: _Messages) -> It
 
 
 def _read_step_material(question: str, messages: _Messages) -> Any:
-    """Return the material of a question that asks for verdicts on steps; None for other questions."""
     if question not in (JudgeQuestion.SOUNDNESS, JudgeQuestion.SOUNDNESS_WINDOW, JudgeQuestion.JOINT):
         return None
     return parse_material(JUDGE_MATERIAL_TYPES[JudgeQuestion(question)], messages[-1][1])

@@ -224,7 +224,6 @@ def _sum_dtype(tensor: Tensor) -> torch.dtype:
 
 
 def _flash(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
-    """Compute output and log-sum-exp of a block."""
     return _kernels(query.device.type)[0](query, key, value, causal, scale)
 
 

@@ -186,7 +186,6 @@ def _candidates(model: Any, backend: AttentionBackend | Literal["auto"]) -> tupl
 
 
 def _base(model: Any) -> Any:
-    """Return the model below an adapter."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
@@ -313,7 +312,6 @@ def _leak(model: Any, scores: list[SpanScore], backend: AttentionBackend, rng: R
 
 @contextmanager
 def _eager(model: Any) -> Iterator[None]:
-    """Run a model with Transformers' eager attention inside the context."""
     base = _base(model)
     before = base.config._attn_implementation
     base.set_attn_implementation("eager")
@@ -369,7 +367,6 @@ def _gradient_differences(
 
 
 def _gradients(values: Tensor, trained: list[Tensor]) -> list[Tensor]:
-    """Return the gradients of a weighted sum of the scores."""
     # Every score has another weight, so that errors of two scores cannot cancel.
     weights = torch.linspace(1, 2, len(values), dtype=values.dtype, device=values.device)
     gradients: tuple[Tensor | None, ...] = torch.autograd.grad((values * weights).sum(), trained, allow_unused=True)

@@ -36,7 +36,6 @@ class TreeLayout:
     """Row of the parent, ``ROOT`` for a first token."""
 
     def __len__(self) -> int:
-        """Return the number of nodes."""
         return len(self.ids)
 
     @property
@@ -90,7 +89,6 @@ class PrefixTree:
         self._tokens: list[int] = [ROOT]
 
     def __len__(self) -> int:
-        """Return the number of nodes."""
         return len(self._tokens) - 1
 
     def insert(self, ids: Iterable[int]) -> list[int]:

@@ -178,7 +178,6 @@ def pack_family_forests(families: Sequence[Sequence[SpanScore]], budget: int) ->
 
 
 def _insert_scores(tree: PrefixTree, scores: Sequence[SpanScore]) -> int:
-    """Insert the paths of scores and return the number of nodes."""
     for score in scores:
         tree.insert(score.prefix)
     return len(tree)

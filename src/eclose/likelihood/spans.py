@@ -50,7 +50,6 @@ class TokenPath:
     """The part of every token and, for ``STEP``, the number of the step."""
 
     def __post_init__(self) -> None:
-        """Check that every token has a part."""
         if len(self.ids) != len(self.parts):
             raise ValueError(f"{len(self.ids)} tokens, but parts for {len(self.parts)}")
 

@@ -73,12 +73,10 @@ def _binary(label: Label) -> int:
 
 # A step is compared where no annotator's code is missing, so each code states the condition for one annotator.
 def _soundness(step: StepJudgment) -> int:
-    """Return the soundness code of a substantive step."""
     return _binary(step.sound) if step.substantive else stat.MISSING_CODE
 
 
 def _failure(step: StepJudgment) -> int:
-    """Return the failure code of an unsound step."""
     return _FAILURES[step.failure] if _soundness(step) == 0 and step.failure is not None else stat.MISSING_CODE
 
 
@@ -188,7 +186,6 @@ def _rows(
 
 
 def _row(name: str, comparison: _Comparison, raw: Estimate, alpha: Estimate) -> AnnotatorAgreementRow:
-    """Return the row of one judgment."""
     # Point estimates use the sum over all questions.
     table = comparison.by_question.sum(axis=0)
     specific = ac1 = None
@@ -250,7 +247,6 @@ def measure_screening_agreement(
 def _measure_questions(
     cases: Sequence[ScreenedQuestion], rng: np.random.Generator, resamples: int
 ) -> ScreeningAgreement:
-    """Measure agreement on one set of questions."""
     people = max((len(case.screenings) for case in cases), default=0)
     eligible = _pad(([_binary(screening.eligible) for screening in case.screenings] for case in cases), people)
     reasons = _pad(([_reason(screening) for screening in case.screenings] for case in cases), people)
@@ -262,7 +258,6 @@ def _measure_questions(
 
 
 def _reason(screening: QuestionScreening) -> int:
-    """Return the code of the reason of a question called ineligible."""
     return stat.MISSING_CODE if screening.eligible is not False or screening.code is None else _CODES[screening.code]
 
 

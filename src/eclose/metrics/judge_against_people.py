@@ -160,7 +160,6 @@ class LabelAgreementRow:
 
 
 def _negated(estimate: Estimate) -> Estimate:
-    """Return the estimate of minus a value."""
     value, interval, undefined = estimate
     ends = None if interval is None else Interval(-interval.high, -interval.low)
     # 0.0 - value, since -value would give a minus zero that is printed with its sign.
@@ -256,7 +255,6 @@ class AgreementTables:
         return bootstrap(strata, self._evaluate, rng=rng, resamples=resamples)
 
     def _evaluate(self, weights: Floats) -> Floats:
-        """Return all columns of a block of resamples."""
         columns = [_columns(np.tensordot(weights, tables, axes=1)) for tables in self.groups]
         return np.concatenate(columns, axis=1)
 
@@ -295,7 +293,6 @@ def _group(
     index: int,
     replicates: BootstrapReplicates,
 ) -> GroupValidation:
-    """Return the validation of one group."""
     members = layout.within(dataset)
     cases, question = [layout.cases[case] for case in members], layout.question[members]
     totals = groups.groups[index].sum(axis=0)
@@ -323,7 +320,6 @@ def _row(
     table: Floats,
     scores: JudgeAgreementScores,
 ) -> LabelAgreementRow:
-    """Return the row of one label."""
     human, judge = (encode_rate_hits(label, [getattr(case, side) for case in cases]) for side in ("human", "judge"))
     both = (human != stat.MISSING_CODE) & (judge != stat.MISSING_CODE)
     # Rows are people, columns the judge, failure first.

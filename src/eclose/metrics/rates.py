@@ -99,7 +99,6 @@ class _Share(NamedTuple):
 
 
 def _share(metric: Metric, verdict: Verdict) -> _Share:
-    """Return the contribution of one verdict to a rate."""
     definition = _DEFINITIONS[metric]
     among, hit = definition.among(verdict), definition.hit(verdict)
     # Certainly outside the denominator.
@@ -226,5 +225,4 @@ def count_response_composition(verdicts: Iterable[Verdict] | Counter[Verdict]) -
 
 
 def _in_order(kinds: Iterable[T], counts: Counter[T]) -> dict[T, int]:
-    """Return the positive counts in the order of the kinds."""
     return {kind: counts[kind] for kind in kinds if counts[kind]}

@@ -27,7 +27,6 @@ class LabelFlipCounts:
     """Pairs of repetitions with different labels."""
 
     def __add__(self, other: LabelFlipCounts) -> LabelFlipCounts:
-        """Return the counts over the responses of both."""
         return LabelFlipCounts(
             self.responses + other.responses,
             self.flipped + other.flipped,
@@ -81,7 +80,6 @@ def merge_label_flips(
 
 
 def _count_flips(votes: Iterable[tuple[Label, ...]]) -> LabelFlipCounts:
-    """Count the flips of one label."""
     # Repetitions without a usable reply have no label.
     cast = ([label for label in labels if label is not None] for labels in votes)
     repeated = [labels for labels in cast if len(labels) > 1]

@@ -152,7 +152,6 @@ def summarize_verdict_counts(group: tuple[str, ...], counts: VerdictCounts) -> G
 def _count_by_question(
     table: MetricIndicators, counts: VerdictCounts, questions: int
 ) -> dict[Metric, QuestionHitCounts]:
-    """Return hits and misses by question of every metric."""
     by_metric = {}
     # One metric at a time: all of them together would take a hundred numbers for each row.
     for metric, hit, counted in zip(Metric, table.hits.T, table.counted.T, strict=True):

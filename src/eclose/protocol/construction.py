@@ -204,7 +204,6 @@ _ROLE_OF = {kind: role for role, kind in ROLE_MATERIAL_TYPES.items()}
 
 
 def _judgement_schema(*names: str) -> dict[str, Any]:
-    """Return the schema of a reason and a boolean for each name."""
     return object_schema(reason=TEXT_SCHEMA, **dict.fromkeys(names, BOOLEAN_SCHEMA))
 
 

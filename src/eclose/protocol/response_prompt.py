@@ -102,7 +102,6 @@ class ResponsePrompt:
     order: PromptOrder = PromptOrder.EVIDENCE_FIRST
 
     def __post_init__(self) -> None:
-        """Raise SettingError where there are fewer demonstrations than requested."""
         available = len(load_demonstrations())
         if not 0 <= self.demonstrations <= available:
             raise SettingError(f"demonstrations = {self.demonstrations}: choose a number from 0 to {available}.")

@@ -88,7 +88,6 @@ def _first_guess(a: Number, b: Number, tail: float) -> Any:
 
 
 def _density(x: Number, a: Number, b: Number) -> Number:
-    """Return the density of the distribution at ``x``."""
     log_a, log_b, log_sum = (_log_gamma(part) for part in (a, b, a + b))
     density: Number = np.exp(log_sum - log_a - log_b + (a - 1) * np.log(x) + (b - 1) * np.log1p(-x))
     return density

@@ -119,7 +119,6 @@ def sampling_weights(stratum: Indices, labelled: Flags) -> Floats:
 
 
 def _mean_label(counts: Floats) -> float | None:
-    """Return the rate of hits from the counts of both labels; None without any."""
     return float_or_none(divide_or_nan(counts[1:], counts.sum(keepdims=True))[0])
 
 
@@ -313,7 +312,6 @@ def _recalls(tables: Floats) -> Floats:
 
 
 def _drawn_carried(judged: Floats, errors: JudgeErrors, rng: np.random.Generator, draws: int) -> Floats:
-    """Return drawn rates of the carried-over correction."""
     drawn = _drawn_sums(judged, rng, draws) + rng.standard_gamma(PRIOR_CASES, (draws, 2))
     weights = rng.standard_gamma(np.array(errors.questions, float), (draws, len(errors.questions)))
     cells = weights @ np.array(errors.counts, float)

@@ -319,7 +319,6 @@ def _think(output: Any, answer: str, seen: set[str]) -> Iterator[dict[str, Any]]
 
 
 def _unique(documents: Any) -> tuple[RetrievedChunk, ...]:
-    """Return the documents without those that repeat an earlier text."""
     by_text: dict[str, RetrievedChunk] = {}
     for document in documents:
         by_text.setdefault(" ".join(document.text.split()), document)

@@ -54,7 +54,6 @@ class SpanSpool:
         yield from self._database.execute("SELECT trace, position, body FROM spans ORDER BY trace, rowid")
 
     def __enter__(self) -> Self:
-        """Return the spool."""
         return self
 
     def __exit__(

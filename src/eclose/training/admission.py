@@ -149,7 +149,6 @@ class _LengthEstimate:
 
 
 def _key(file_hash: str, renderer: TokenPathRenderer) -> str:
-    """Return the hash of everything the decision depends on."""
     tokenizer = renderer.tokenizer
     # Content rather than name: a folder can be overwritten by another tokenizer.
     backend = getattr(tokenizer, "backend_tokenizer", None)

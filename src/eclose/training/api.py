@@ -498,7 +498,6 @@ def _write(
 def _collect(
     records: Iterator[ReadRecord[FamilySwitchScores]],
 ) -> tuple[list[FamilySwitchScores], RecordCounts, bool]:
-    """Collect the rows in memory."""
     counter, rows = RecordCounter(), []
     for record in records:
         counter.add(record)
@@ -514,7 +513,6 @@ def _score(
     notify: Callable[[str], None],
     wrap: Callable[[Iterable[ReadRecord[Family]], str], Iterable[ReadRecord[Family]]],
 ) -> Iterator[ReadRecord[FamilySwitchScores]]:
-    """Score every family under every model."""
     require_torch("scoring")
     from eclose.likelihood.exactness_check import choose_scoring_strategy  # noqa: PLC0415 - imports torch
     from eclose.likelihood.render import TokenPathRenderer  # noqa: PLC0415

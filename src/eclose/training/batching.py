@@ -37,13 +37,9 @@ class FamilyDataset(Protocol):
         """Ids of all families, in order."""
         ...
 
-    def __len__(self) -> int:
-        """Return the number of families."""
-        ...
+    def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int) -> Family:
-        """Return the family at an index."""
-        ...
+    def __getitem__(self, index: int) -> Family: ...
 
 
 class FamilyList(list["Family"]):
@@ -83,7 +79,6 @@ class UpdateSampler(Sampler[list[FamilyDraw]]):
         return ceil(len(self.ids) / self.size)
 
     def __iter__(self) -> Iterator[list[FamilyDraw]]:
-        """Yield a list of draws per update."""
         # Every process computes the same order and takes its share; no communication is needed.
         order = order_epoch_families(self.ids, self.seed, self.epoch)
         for start in range(0, len(order), self.size):
@@ -165,7 +160,6 @@ class ForestDataset:
         return draw, self.objective.scores(FamilyScores(family, edit, self.renderer, self.tokens))
 
     def __len__(self) -> int:
-        """Return the number of families."""
         return len(self.families)
 
     def build_forests(self, drawn: Sequence[tuple[FamilyDraw, list[SpanScore]]]) -> list[FamilyForest]:

@@ -130,7 +130,6 @@ def _temporary_folder(target: Path) -> Path:
 
 
 def _remove_temporary(target: Path) -> None:
-    """Remove replaced adapters and copies that a crash left behind."""
     for stale in target.parent.glob(f".{target.name}.*"):
         shutil.rmtree(stale)
 

@@ -91,7 +91,6 @@ def _sum_over_processes(
 
 
 def _values(loss: FamilyLoss) -> dict[str, Tensor]:
-    """Return the values of a family by their names in the log."""
     values = {"loss": loss.total, "gen_loss": loss.generation}
     if not loss.margins:
         return values
@@ -111,7 +110,6 @@ def _values(loss: FamilyLoss) -> dict[str, Tensor]:
 
 
 def _format_training_log(logs: dict[str, Any], step: int, last_step: int) -> str | None:
-    """Return an entry of the log as a line; None for an entry without a loss."""
     prefix = "eval_" if "eval_loss" in logs else ""
     if f"{prefix}loss" not in logs:
         return None

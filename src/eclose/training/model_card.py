@@ -106,7 +106,6 @@ def _origin(model: Any) -> dict[str, str]:
 
 
 def _data(recipe: dict[str, Any]) -> dict[str, str]:
-    """Return rows with the files of families and their hashes."""
     files = {"trained on": "families", "held out": "development"}
     inputs = recipe.get("inputs", {})
     return {row: f"{file['file']}, `{file['hash']}`" for row, role in files.items() if (file := inputs.get(role))}

@@ -53,7 +53,6 @@ class MarginHinge:
     """beta: width of the transition from no loss to linear loss."""
 
     def __post_init__(self) -> None:
-        """Check that both values are positive."""
         if self.target <= 0 or self.smoothing <= 0:
             raise ValueError("target and smoothing must be positive")
 

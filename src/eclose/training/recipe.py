@@ -64,7 +64,6 @@ class TrainedModelSettings:
     load_in_4bit: bool = False
 
     def __post_init__(self) -> None:
-        """Check that settings of an adapter come with one."""
         names = [name for name in ("use_dora", "use_rslora", "load_in_4bit") if getattr(self, name)]
         if names and not self.lora_rank:
             raise SettingError(f"{', '.join(names)}: needs an adapter, but lora_rank is 0. Set lora_rank above 0.")

@@ -167,7 +167,6 @@ class EClosureTrainer(Trainer):
 
     @property
     def _backbone(self) -> str:
-        """Name of the weights in tables."""
         config = self.accelerator.unwrap_model(self.model).config
         return model_table_name(getattr(config, "_name_or_path", "") or "model")
 
@@ -195,7 +194,6 @@ class EClosureTrainer(Trainer):
         return self._loader(families, [take_process_share(batch, None, rank, world) for batch in batches])
 
     def _longest_scores_of_first_update(self) -> list[SpanScore]:
-        """Return the scores of the family with the longest path in the first update."""
         families: FamilyDataset = self.train_dataset
         builder = self._build_forests(families, ScoringStrategy.TREE, self.args.tokens_per_forward)
         order = order_epoch_families(families.ids, self.args.seed, 0)[: self.args.families_per_update]

@@ -82,7 +82,6 @@ def _make_questions(
 
 
 def _make_families(profile: str, seed: int, count: int) -> Iterator[list[ReadRecord[Any]]]:
-    """Yield one record for each item until there are ``count`` families."""
     accepted = 0
     for number, item in enumerate(make_world_items(profile, seed), start=1):
         if accepted == count:

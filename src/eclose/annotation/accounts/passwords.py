@@ -66,7 +66,6 @@ def password_problems(password: str, name: str, *, shortest: int = SHORTEST) -> 
 
 
 def _guessable(password: str, name: str) -> str | None:
-    """Return why attackers would try this password early; None where they would not."""
     # Attackers try these forms of a common word first: with digits around it, repeated, and both at once.
     core, unit = _core(password), _unit(password)
     forms = {password, core, unit, _unit(core), _core(unit)}

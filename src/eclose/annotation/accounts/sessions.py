@@ -35,7 +35,6 @@ class SessionLifetimes:
     """Shortest time between two renewals: more frequent requests write nothing."""
 
     def __post_init__(self) -> None:
-        """Raise where the durations contradict each other."""
         if not timedelta(0) <= self.renewal < self.idle <= self.absolute:
             raise SettingError("sessions: renewal must be less than idle, and idle at most absolute.")
 

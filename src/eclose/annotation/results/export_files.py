@@ -191,7 +191,6 @@ _REFUSAL = "Write to another folder, or move this one away."
 
 
 def _check_output(out: Path) -> None:
-    """Raise where the output folder holds files of another origin."""
     if out.exists() and not out.is_dir():
         raise SettingError(f"{out}: is a file. Name a folder with --out.")
     if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():

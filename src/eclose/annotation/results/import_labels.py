@@ -265,7 +265,6 @@ def _check_exported(record: Annotation | ScreeningAnnotation) -> Annotation | Sc
 
 
 def _flat_annotation(reading: _Reading, row: JsonObject) -> Annotation | None:
-    """Parse a row about a response; None for a row that the person left without a label."""
     values = {name: _value(row, _column(reading, name)) for name in COLUMN_NAMES}
     labels, problems = _read_labels(reading, row, ("adjudicates", *_LETTERS))
     values["adjudicates"] = labels.pop("adjudicates", None)
@@ -287,7 +286,6 @@ def _flat_annotation(reading: _Reading, row: JsonObject) -> Annotation | None:
 
 
 def _flat_screening(reading: _Reading, row: JsonObject) -> ScreeningAnnotation:
-    """Parse a row about a question."""
     values = {name: _value(row, _column(reading, name)) for name in COLUMN_NAMES}
     labels, problems = _read_labels(reading, row, ("adjudicates", "eligible"))
     code, eligible, person = values["code"], labels.get("eligible"), values["annotator"]

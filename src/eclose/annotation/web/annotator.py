@@ -349,7 +349,6 @@ def _next_path(visit: LoggedInVisit) -> str:
 
 
 def _undo_url(connection: Connection, visit: LoggedInVisit) -> str | None:
-    """Return where the last submission can be undone; None where something was disclosed since."""
     last = reopening.find_undoable_pass(connection, visit.person)
     return None if last is None else f"/tasks/{last[0]}/{last[1]}/undo"
 

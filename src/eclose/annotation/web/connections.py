@@ -76,7 +76,6 @@ class _LimitedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _follow(self) -> None:
-        """Enter the phase that the state of the parser tells."""
         if self.transport.is_closing():
             self._enter(_Phase.COMPLETE)
         elif self.conn.their_state is h11.IDLE:

@@ -137,7 +137,6 @@ def _same_origin(headers: dict[bytes, str], host: str) -> bool:
 
 
 def _read_host(url: str) -> str | None:
-    """Return the host name with its port; None where the URL is invalid."""
     try:
         return urlsplit(url).netloc.lower()
     except ValueError:

@@ -122,7 +122,6 @@ class BatchLedgerWriter:
         collected.reserved += self._note.reserved
 
     async def _find_open(self) -> set[str]:
-        """Return the requests without a reply in the ledger."""
         # An interrupted collection, or a single call to the same model, may have stored replies already.
         open_names = set()
         for names in chunk_for_ledger(self._note.records):
@@ -258,7 +257,6 @@ class BatchResults:
             self.contradicted.add(name)
 
     def _lines(self) -> Iterator[JsonObject | None]:
-        """Yield all lines of all files; None for a line that is not JSON."""
         for path in self._paths:
             with path.open("rb") as file:
                 for raw in file:
@@ -268,7 +266,6 @@ class BatchResults:
                         yield None
 
     def __iter__(self) -> Iterator[BatchRequestResult]:
-        """Yield one result for each request that has one."""
         remaining = set(self._digests) - self.contradicted
         for line in self._lines():
             name = None if line is None else line.get("custom_id")

@@ -139,7 +139,6 @@ class ModelBatches:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close all connections and release the folder."""
         try:
             await self._provider.aclose()
         finally:
@@ -243,7 +242,6 @@ class ModelBatches:
         submission.under_way.update(shard.lines)
 
     async def _create(self, note: BatchShardNote) -> ProviderBatch:
-        """Create a batch of a shard."""
         note.file_id = await self._provider.upload(self._folder.requests(note))
         # From here on only the provider's list tells whether the batch exists.
         note.state = BatchShardState.INTENDED

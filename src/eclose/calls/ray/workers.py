@@ -72,7 +72,6 @@ class RaySettings:
     """GPUs of each worker, for work that loads weights; without one a worker sees no GPU of its machine."""
 
     def __post_init__(self) -> None:
-        """Report all invalid settings at once."""
         problems = [
             f"{name} must be at least 1." for name in ("workers", "shards_per_worker") if getattr(self, name) < 1
         ]

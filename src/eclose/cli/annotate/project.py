@@ -478,7 +478,6 @@ def _split_names(text: str) -> list[str]:
 
 
 def _print_start(start: ProjectStaffing, folder: Path, url: str) -> None:
-    """Print the tasks of each kind and the invitation links."""
     for kind, assignment in start.assignments:
         summary = assignment.summary()
         each, shared = _format_range(summary.load_spread), _format_range(summary.group_spread)

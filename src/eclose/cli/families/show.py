@@ -74,7 +74,6 @@ def show(
 
 
 def _refuse_input(out: Path, families: Path) -> None:
-    """Raise where the page would overwrite the file of families."""
     from eclose.errors import UserError
     from eclose.store.runs.folder import FAMILIES_FILE
 

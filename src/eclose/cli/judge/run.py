@@ -214,7 +214,6 @@ def _read_bands(
     *,
     other_benchmark: bool,
 ) -> BandFilter | None:
-    """Return the filter of the responses to judge; None for all of them."""
     from eclose.detection.cascade import build_band_filter
     from eclose.errors import SettingError
 

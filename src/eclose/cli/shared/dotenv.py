@@ -154,7 +154,6 @@ def _pairs(variables: Mapping[str, str], environ: Mapping[str, str]) -> Iterator
 
 
 def _secret_of(name: str, value: str) -> str | None:
-    """Return the variable whose key is sent to this address; None where the variable holds no address for calls."""
     if name in _MODELS:
         return _KEY if _REMOTE.match(value) else None
     return _ADDRESSES.get(name)

@@ -56,7 +56,6 @@ def _read_import_options(
         str | None, typer.Option("--answer-at", help="JSON pointer to the answer in the content of the span.")
     ] = None,
 ) -> ImportSettings:
-    """Return the settings of the options."""
     from eclose.benchmarks.mapping import parse_field_map
 
     return ImportSettings(

@@ -220,7 +220,6 @@ def _read_options(
         bool, typer.Option("--force", help="Replace output of other settings or inputs; paid replies are used again.")
     ] = False,
 ) -> ModelOptions:
-    """Return the options of a command line as one value."""
     from eclose.calls.batch.run import BatchSettings
     from eclose.calls.client import CallSettings
     from eclose.errors import SettingError

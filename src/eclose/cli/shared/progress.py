@@ -133,8 +133,6 @@ def _refresh(line: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def _repeat(write: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Call ``write`` every ``seconds`` while the block lasts."""
-
     async def write_regularly() -> None:
         while True:
             await asyncio.sleep(seconds)

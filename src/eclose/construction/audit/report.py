@@ -272,7 +272,6 @@ def _count_forms(items: Sequence[DrawnAuditFamily], sheet: AnnotatorAuditForms) 
 
 
 def _agreements(key: AuditKey, sheets: Sequence[AnnotatorAuditForms]) -> list[AnnotatorPairAgreement]:
-    """Return the agreement of every pair of annotators in every column."""
     agreements = []
     for first, second in combinations(sheets, 2):
         # (families, columns) of codes: 0 fails, 1 passes.

@@ -160,7 +160,6 @@ class _Tables:
         self._quarantine.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
     def _move(self, tables: Iterable[Path]) -> None:
-        """Move the tables into place."""
         data, quarantine = self.out / DATA, self.out / QUARANTINE
         data.mkdir(exist_ok=True)
         # Shards of an older, longer table would be read as part of this one.

@@ -179,7 +179,6 @@ def find_origin_manifest(families: Path) -> Manifest | None:
 
 
 def _count_families_by_dataset(path: Path) -> Counter[str]:
-    """Count the families of each dataset in a file."""
     return Counter(dataset_of_benchmark(source.get("benchmark")) for source in _sources(path))
 
 
@@ -228,7 +227,6 @@ def _manifest_facts(manifest: Manifest) -> dict[str, Any]:
 
 
 def _model_name(identity: Any) -> str | None:
-    """Return the name in the identity of a model."""
     name = identity.get("model") if isinstance(identity, Mapping) else identity
     return None if name is None else str(name)
 

@@ -141,7 +141,6 @@ def _sameness(question_words: TextWords, last: TextWords) -> float:
 
 
 def _linked_steps(question_words: TextWords, trace: Sequence[TextWords]) -> float:
-    """Return the share of steps that share a name with the question or with an earlier step."""
     earlier, linked = set(question_words.names), 0
     for step in trace:
         linked += not step.names or not earlier.isdisjoint(step.names)

@@ -313,7 +313,6 @@ def _list_wrong_answers(view: View, aliases: Sequence[str]) -> list[str]:
 
 
 def _vary_wording(answer: str) -> list[str]:
-    """Return an answer in other spellings that mean the same."""
     variants = [f"{answer}.", answer.lower(), f'"{answer}"', f"The answer is {answer}."]
     for date in find_dates(answer):
         first, second, year = date.replace(",", "").split()

@@ -91,7 +91,6 @@ def _collect_sides(first: frozenset[str], second: frozenset[str], steps: Sequenc
 
 
 def _find_side(clause: TextWords, names: tuple[frozenset[str], frozenset[str]]) -> int | None:
-    """Return which of two sets of names a clause mentions; None for both or neither."""
     first, second = (not clause.names.isdisjoint(side) for side in names)
     return None if first is second else int(second)
 

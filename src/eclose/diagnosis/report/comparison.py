@@ -95,7 +95,6 @@ def _join_names(names: set[str]) -> str:
 
 
 def _count_other_passages(cases: Sequence[JudgedCase], base: Sequence[JudgedCase]) -> int:
-    """Count the shared questions whose passages differ between the runs."""
     run_passages, base_passages = _passages(cases), _passages(base)
     return sum(
         passages != base_passages[question] for question, passages in run_passages.items() if question in base_passages
@@ -103,7 +102,6 @@ def _count_other_passages(cases: Sequence[JudgedCase], base: Sequence[JudgedCase
 
 
 def _passages(cases: Sequence[JudgedCase]) -> dict[tuple[str | None, str], set[tuple[Passage, ...]]]:
-    """Return the sets of passages that each question was asked with."""
     by_question: dict[tuple[str | None, str], set[tuple[Passage, ...]]] = {}
     for case in cases:
         by_question.setdefault((case.instance.benchmark, case.instance.id), set()).add(case.instance.evidence)
@@ -141,7 +139,6 @@ def _unshared_sentence(comparison: RunComparison) -> str:
 
 
 def _difference_sentence(metric: Metric, difference: RateDifference) -> str:
-    """Return the sentence on the change of one rate."""
     name = METRIC_WORDS[metric][0]
     name = name[0].upper() + name[1:]
     estimate = difference.estimate
@@ -168,7 +165,6 @@ def _too_little(difference: RateDifference) -> bool:
 
 
 def _open_difference(difference: RateDifference) -> str:
-    """Return the part of a sentence on the bounds of a difference."""
     if difference.bounds is None:
         return ""
     low, high = map(format_signed_percent, difference.bounds)
@@ -176,13 +172,11 @@ def _open_difference(difference: RateDifference) -> str:
 
 
 def _undefined(difference: RateDifference) -> str:
-    """Return the runs in which a rate is undefined."""
     lacking = [name for name, rate in (("this run", difference.run), ("the other run", difference.base)) if not rate.n]
     return " and ".join(lacking)
 
 
 def _change_sentence(comparison: RunComparison) -> str:
-    """Return the sentence on pairs that changed class."""
     reliable = TraceGroup.RELIABLE
     # Transitions are keyed by (class in the base run, class in this run).
     stayed = sum(count for (old, new), count in comparison.transitions.items() if old == new)
@@ -201,7 +195,6 @@ def _change_sentence(comparison: RunComparison) -> str:
 
 
 def _count_transitions(comparison: RunComparison, condition: Callable[[ResponseClass, ResponseClass], bool]) -> int:
-    """Count the pairs whose two classes satisfy a condition."""
     return sum(count for (old, new), count in comparison.transitions.items() if condition(old, new))
 
 

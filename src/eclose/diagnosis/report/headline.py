@@ -159,7 +159,6 @@ class _Share(NamedTuple):
 
 
 def _opposite(estimate: Estimate) -> Estimate:
-    """Return the estimate of one minus a rate."""
     value, interval, undefined = estimate
     return Estimate(None if value is None else 1 - value, complement_interval(interval), undefined)
 
@@ -233,7 +232,6 @@ def _format_rate(rate: Rate, interval: Interval | None) -> RateText:
 
 
 def _format_card(rate: Rate, estimate: Estimate | None) -> RateText | None:
-    """Return a rate as one number with its interval in words; None where there is no rate."""
     if estimate is None or estimate.value is None:
         return None
     value, interval = Interval(estimate.value, estimate.value), estimate.interval

@@ -59,7 +59,6 @@ def _counts(suite: Sequence[ResponseFacts]) -> tuple[int, int, int]:
 
 
 def _suite(benchmark: str, model: str, suite: Sequence[ResponseFacts], context: ReportContext) -> Iterator[str]:
-    """Yield the lines of one suite."""
     tests, failures, skipped = _counts(suite)
     name = f"{benchmark} / {model}"
     yield (f'<testsuite name={_attribute(name)} tests="{tests}" failures="{failures}" errors="0" skipped="{skipped}">')
@@ -94,7 +93,6 @@ def _properties(suite: Sequence[ResponseFacts], context: ReportContext) -> Itera
 
 
 def _test(classname: str, facts: ResponseFacts) -> Iterator[str]:
-    """Yield the lines of one test case."""
     start = f"<testcase classname={_attribute(classname)} name={_attribute(facts.case.response.id)}"
     if facts.verdict.reliable:
         yield f"{start}/>"
@@ -117,7 +115,6 @@ def _response_text(case: JudgedCase) -> str:
 
 
 def _why_open(case: JudgedCase) -> str:
-    """Return the reasons why a response is undecided."""
     reasons = [f"{criterion.value}: {reason}" for criterion, reason in case.judgment.unjudged.items()]
     return f"not judged ({'; '.join(reasons)})" if reasons else "not judged"
 

@@ -57,7 +57,6 @@ def render_markdown_report(
 
 
 def _lines(diagnosis: Diagnosis, cases: Sequence[JudgedCase], context: ReportContext) -> Iterator[str]:
-    """Yield the lines of the report."""
     overall = diagnosis.overall
     judges = ", ".join(map(escape_markdown, diagnosis.judges))
     origin = PEOPLE_FIGURE if context.settled_by_people else f"judged by {judges}"
@@ -108,7 +107,6 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[JudgedCase], context: ReportCon
 
 
 def _comparison(base: BaseComparison) -> Iterator[str]:
-    """Yield the section on the base run."""
     yield f"\n## Compared with {escape_markdown(base.name)}\n"
     for sentence in base.cautions:
         yield f"> {escape_markdown(sentence)}\n"

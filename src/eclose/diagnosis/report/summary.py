@@ -217,7 +217,6 @@ def _bound_with_left_out(diagnosis: Diagnosis, left_out: int) -> str:
 
 
 def _cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[ReportCaution]:
-    """Yield the cautions of ``list_linked_cautions``."""
     for text in describe_missing_traces(diagnosis.without_trace, diagnosis.overall.responses):
         yield ReportCaution(text, f"unjudged={Criterion.ALIGNMENT.value}")
     for text in describe_unread_traces(diagnosis.unread_traces, diagnosis.overall.responses):
@@ -278,10 +277,8 @@ def build_response_flow(diagnosis: Diagnosis) -> tuple[ResponseFlowStage, ...]:
 
 
 def _lost(failure: FailureClass, count: int) -> ResponseFlowPart:
-    """Return the part of responses lost to a failure class."""
     return ResponseFlowPart(str(failure), FAILURE_WORDS[failure][0], count, f"outcome=gap_{failure}")
 
 
 def _stage(question: str, total: int, passed: ResponseFlowPart, lost: list[ResponseFlowPart]) -> ResponseFlowStage:
-    """Return a stage without empty losses."""
     return ResponseFlowStage(question, total, passed, tuple(part for part in lost if part.count))

@@ -206,7 +206,6 @@ def _corrected_cell(rate: Rate, corrected: Estimate | None) -> ReportTableCell:
 
 
 def _build_evidence_table(diagnosis: Diagnosis) -> ReportTable:
-    """Return the metrics separately for sufficient and insufficient evidence."""
     rows = tuple(_summary_row(wording.EVIDENCE_WORDS[kind], summary) for kind, summary in diagnosis.by_evidence.items())
     # Without a label on the evidence there is no decision to be compared.
     judged = set(diagnosis.by_evidence) - {EvidenceSufficiency.UNJUDGED}
@@ -381,7 +380,6 @@ def build_judge_flips_table(diagnosis: Diagnosis) -> ReportTable:
 
 
 def _share(count: int, total: int) -> ReportTableCell:
-    """Return a count with its share of a total."""
     return ReportTableCell(f"{count:,}", (f"({format_percent(count / total)} %)",) if total else ())
 
 

@@ -35,7 +35,6 @@ def render_diagnosis_json(diagnosis: Diagnosis, context: ReportContext | None = 
 
 
 def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str, Any]:
-    """Return the diagnosis as plain values for JSON."""
     return {
         # The keys are a public format: add keys, never rename them.
         "format": DIAGNOSIS_FORMAT,

@@ -120,13 +120,11 @@ def _shared_ends(old: str, new: str) -> tuple[int, int]:
 
 
 def _shared(first: str, second: str) -> int:
-    """Return the length of the common beginning."""
     pairs = zip(first, second, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _is_boundary(text: str, at: int) -> bool:
-    """Return whether a word boundary is at this position."""
     return is_whole_word_span(text, TextSpan(at, at))
 
 
@@ -138,7 +136,6 @@ def _words(text: str) -> list[str]:
 
 
 def _changes(old: list[str], new: list[str]) -> Iterator[_Change]:
-    """Yield the changes between two lists of words."""
     same = ""
     # The matcher ignores words that are very frequent in a long text (its autojunk heuristic).
     for kind, i, until_i, j, until_j in SequenceMatcher(None, old, new).get_opcodes():

@@ -151,7 +151,6 @@ def _find_gap(responses: ComparedRates) -> Iterator[ClaimComparison]:
 def _compare_methods(
     responses: ComparedRates, metric: Metric, firsts: Iterable[str], seconds: Iterable[str]
 ) -> tuple[ClaimComparison, ...]:
-    """Compare every first method with every second one."""
     seconds = list(seconds)
     return tuple(
         comparison

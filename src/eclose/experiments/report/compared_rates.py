@@ -24,7 +24,6 @@ class ComparedRates:
     replicates: BootstrapReplicates | None = None
 
     def __contains__(self, key: RateKey) -> bool:
-        """Return whether there is a rate of this method and column."""
         return key[1] in self.rates.get(key[0], {})
 
     def rate(self, key: RateKey) -> MeanRate:

@@ -62,7 +62,6 @@ class MissingResponses:
     """Number of responses that the run should have."""
 
     def __str__(self) -> str:
-        """Return a sentence on what is missing."""
         run = f"{self.method} on {self.backbone}" + ("" if self.seed is None else f", seed {self.seed}")
         missing = sum(self.benchmarks.values())
         if missing == self.expected:

@@ -277,7 +277,6 @@ def _accepted_by_first(first: Label, second: Label) -> Label:
 
 
 def _in_gap_class(verdict: Verdict, kind: FailureClass) -> Label:
-    """Return whether a response is in the gap by this class; None where the labels do not decide it."""
     if not verdict.in_gap:
         return verdict.in_gap
     match verdict.failure_class:
@@ -290,7 +289,6 @@ def _in_gap_class(verdict: Verdict, kind: FailureClass) -> Label:
 
 
 def _indicate(labels: Sequence[Sequence[Label]]) -> MetricIndicators:
-    """Return the indicators of columns of labels."""
     hits = np.array([[label is True for label in column] for column in labels], float)
     counted = np.array([[label is not None for label in column] for column in labels], float)
     return MetricIndicators(hits.T, counted.T)

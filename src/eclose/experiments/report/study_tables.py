@@ -67,7 +67,6 @@ def build_experiment_tables(report: ExperimentReport) -> tuple[ReportTable, ...]
 
 
 def _build_claims_table(report: ExperimentReport) -> ReportTable | None:
-    """Return the claims of the paper with what decides them; None without a comparison."""
     rows: list[tuple[ReportTableCell, ...]] = []
     for claim in report.claims:
         rows.append((ReportTableCell(f"{claim.title} {claim.outcome.capitalize()}."),))

@@ -74,7 +74,6 @@ def count_accepted(
 
 
 def _read_partial_success(reply: Mapping[str, Any], name: str) -> tuple[int, str]:
-    """Return the number of rejected records and the reason."""
     partial = reply.get("partialSuccess") or {}
     # 64-bit integers are texts in the JSON of protocol buffers; some servers write numbers.
     count = str(partial.get(name) or 0) if isinstance(partial, dict) else ""

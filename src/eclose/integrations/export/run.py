@@ -124,7 +124,6 @@ def export(
 
 
 def _find_address(to: ExportTarget, target: str | None, environ: Mapping[str, str]) -> str:
-    """Return the file or URL to export to."""
     store = TRACE_STORES.get(to)
     variables = () if store is None else store.address_variables
     address = target or next((value for name in variables if (value := environ.get(name, "").strip())), None)
@@ -145,7 +144,6 @@ def _is_url(target: str) -> bool:
 def _deliver(
     to: ExportTarget, table: VerdictScoreTable, address: str, environ: Mapping[str, str]
 ) -> Iterator[Delivery]:
-    """Return the deliveries to a target."""
     if _is_url(address):
         return iterate_async(send_scores(TRACE_STORES[to], table, address, environ))
     return _WRITERS[to](table, address)

@@ -241,7 +241,6 @@ class _ScoreBuilder:
         return self._build(case, name, value, label, explanation, None, self._guideline(criterion))
 
     def _score_whole(self, case: JudgedCase) -> Iterator[VerdictScore]:
-        """Yield the scores that follow from several labels."""
         verdict, reason = case.verdict, _explain_undecided(case)
         sentence = describe_response_failure(case)
         # All guidelines together, since the scores rest on several labels.

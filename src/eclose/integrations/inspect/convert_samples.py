@@ -154,7 +154,6 @@ def _explain(case: JudgedCase) -> str:
 
 
 def _find_reason(judgment: Judgment) -> str | None:
-    """Return the reason code of Inspect for a missing label; None where every requested label is present."""
     reasons = set(judgment.unjudged.values()) - NEVER_ASKED_REASONS
     if reasons - UNREAD_REASONS - {NO_ANSWER_REASON}:
         # The judge failed; a missing trace or answer is the fault of the response.

@@ -89,7 +89,6 @@ class InspectModel:
         return SecretStr(key) if isinstance(key, str) else None
 
     def _mask_key(self, error: Exception) -> CallFailure | None:
-        """Return a failure with masked text for an error that contains the key; None for other errors."""
         secrets = () if self._key is None else find_secret_texts(self._key.get_secret_value())
         text = "\n".join(str(cause) for cause in iterate_exception_causes(error))
         if mask_secrets(text, secrets) == text:
@@ -97,7 +96,6 @@ class InspectModel:
         return CallFailure(CallFailureKind.PERMANENT, f"{type(error).__name__}: {excerpt_server_text(text, secrets)}")
 
     def _classify(self, error: Exception, request: Request) -> Reply | CallFailure | None:
-        """Return the outcome that an error of a provider stands for; None for any other error."""
         chain = list(iterate_exception_causes(error))
         # Inspect can be configured to raise refusals; the output is then attached to the error.
         if (output := getattr(error, "output", None)) is not None:

@@ -63,7 +63,6 @@ class MicrobatchModel:
             await self._answer([pending for pending in batch if not pending.reply.done()])
 
     async def _linger(self) -> None:
-        """Wait while requests keep arriving and the batch has room."""
         size = 0
         while size < len(self._queue) < self._batch_size:
             size = len(self._queue)

@@ -80,7 +80,6 @@ class ModelRoute:
     """Header that carries the key."""
 
     def __post_init__(self) -> None:
-        """Find the provider by the base URL where none is named."""
         if self.provider is None:
             object.__setattr__(self, "provider", find_provider_by_url(self.base_url))
 
@@ -279,7 +278,6 @@ class Endpoint:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close all connections."""
         await self.aclose()
 
     async def aclose(self) -> None:

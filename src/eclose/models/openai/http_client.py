@@ -83,7 +83,6 @@ class HttpClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the connections that no other client uses."""
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -188,7 +187,6 @@ def _load_certificates() -> ssl.SSLContext:
 
 
 def _find_proxy(url: URL) -> URL | None:
-    """Return the proxy that the environment names for an address."""
     proxies = getproxies()
     if not proxies or url.host is None or proxy_bypass(url.host):
         return None

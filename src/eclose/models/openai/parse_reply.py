@@ -242,7 +242,6 @@ def _possible(usage: TokenUsage, worst: TokenUsage) -> bool:
 
 @cache
 def _warn_of_usage() -> None:
-    """Log once per process that usage figures were rejected."""
     _log.warning("the model server reports impossible token counts: such calls are charged at their worst case.")
 
 

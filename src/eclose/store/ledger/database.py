@@ -226,11 +226,9 @@ class WriterLock:
         self._write_holder(purpose)
 
     def __enter__(self) -> Self:
-        """Return the lock."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Release the lock."""
         self.release()
 
     def release(self) -> None:

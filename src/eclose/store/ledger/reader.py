@@ -154,7 +154,6 @@ def _build_call(row: Row[Any], runs: tuple[str, ...]) -> StoredCall:
 
 @contextmanager
 def _connect_read_only(location: Path | str) -> Iterator[Connection]:
-    """Open a connection to a ledger for reading."""
     engine = make_database_engine(location)
     try:
         with engine.connect() as connection:

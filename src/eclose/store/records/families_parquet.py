@@ -160,7 +160,6 @@ def _column_type(kind: Any) -> Any:
 
 
 def _without_none(kind: Any) -> Any:
-    """Return ``X`` for ``X | None``."""
     if NoneType not in get_args(kind):
         return kind
     (member,) = (member for member in get_args(kind) if member is not NoneType)

@@ -70,11 +70,9 @@ class IndexedFile(Generic[T]):
         return zip(self.ids, self._offsets, self._digests, strict=True)
 
     def __len__(self) -> int:
-        """Return the number of accepted records."""
         return len(self._offsets)
 
     def __getitem__(self, index: int) -> T:
-        """Return the record at an index."""
         # Opened for every access: the worker processes of a data loader must not share a file position.
         with self.path.open("rb") as file:
             file.seek(self._offsets[index])

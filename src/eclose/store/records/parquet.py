@@ -29,7 +29,6 @@ class ParquetWriter:
         self._schema = schema
 
     def __enter__(self) -> Self:
-        """Open the file."""
         self._arrow, parquet = import_pyarrow()
         self._file = self._path.open("wb")
         try:

@@ -32,7 +32,6 @@ class SeenIds:
         self._allocate(_START)
 
     def __len__(self) -> int:
-        """Return the number of different ids."""
         return self._count
 
     def add(self, id_: str, content: object, number: int) -> tuple[int, bool] | None:

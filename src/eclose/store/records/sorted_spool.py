@@ -57,7 +57,6 @@ class SortedSpool:
             )
 
     def __enter__(self) -> Self:
-        """Return the spool."""
         return self
 
     def __exit__(

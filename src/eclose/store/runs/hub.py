@@ -34,7 +34,6 @@ class HubAddress:
         return cls(match["name"], unquote(revision) if revision else None, match["path"])
 
     def __str__(self) -> str:
-        """Return the address as text."""
         revision = f"@{quote(self.revision, safe='')}" if self.revision else ""
         return f"hf://datasets/{self.name}{revision}" + (f"/{self.path}" if self.path else "")
 

@@ -38,7 +38,6 @@ class RecordIndex:
     """
 
     def __enter__(self) -> Self:
-        """Open the database."""
         # An empty name is a private database on disk, removed when it is closed.
         self._connection = sqlite3.connect("", isolation_level=None)
         # No journal: the database is rebuilt from the files whenever it is needed.
@@ -48,7 +47,6 @@ class RecordIndex:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove the database."""
         self._connection.close()
 
     def create(self, table: str) -> None:

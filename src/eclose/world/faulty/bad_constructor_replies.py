@@ -45,7 +45,6 @@ def make_bad_reply(
 
 
 def _wrong_value(case: drafts.ParsedConstructorInput, target: Target, answer: str) -> str | None:
-    """Return a wrong answer to a question."""
     values: list[str] = []
     derivations = case.evidence.find_answers(target)
     if isinstance(target, LookupQuestion) and derivations:
@@ -60,7 +59,6 @@ def _wrong_answer(case: drafts.ParsedConstructorInput, draft: drafts.DraftedResp
 
 
 def _decoupled_answer(case: drafts.ParsedConstructorInput, draft: drafts.DraftedResponse) -> drafts.ReplyFields | None:
-    """Let the steps establish another answer than the submitted one."""
     other = _wrong_value(case, draft.target, draft.answer)
     return (
         drafts.write_target_response_reply(case, replace(draft, moves=drafts.change_conclusion(draft.moves, other)))
@@ -101,7 +99,6 @@ def _stating(hop: EvidenceFact, value: str) -> SolutionMove:
 
 
 def _skipped_step(case: drafts.ParsedConstructorInput, draft: drafts.DraftedResponse) -> drafts.ReplyFields | None:
-    """Leave out the last fact and all conclusions."""
     facts = [move for move in draft.moves if not move.premises]
     return drafts.write_target_response_reply(case, replace(draft, moves=tuple(facts[:-1]))) if len(facts) > 1 else None
 
@@ -178,7 +175,6 @@ def _old_trace(case: drafts.ParsedConstructorInput, draft: drafts.DraftedRespons
 
 
 def _single_step(case: drafts.ParsedConstructorInput, _: drafts.DraftedResponse) -> drafts.ReplyFields | None:
-    """Ask a question that a single statement answers."""
     for index in (*case.support, *range(len(case.passages))):
         for hop, _statement in drafts.list_fact_statements(case, index):
             target = LookupQuestion(RelationPhrase(hop.subject, (hop.relation,), case.evidence.readings[index].kind))

@@ -138,7 +138,6 @@ def _all_hold(case: drafts.ParsedConstructorInput, fields: drafts.ReplyFields) -
 def _first_too_early(
     case: drafts.ParsedConstructorInput, variation: drafts.EvidenceVariation
 ) -> drafts.ReplyFields | None:
-    """Reword the last unaffected step."""
     if variation.first == 1:
         return None
     trace = case.response.trace
@@ -162,7 +161,6 @@ def _first_too_early(
 def _first_too_late(
     case: drafts.ParsedConstructorInput, variation: drafts.EvidenceVariation
 ) -> drafts.ReplyFields | None:
-    """Keep the first affected step as it was."""
     fields = _write_variation(case, variation)
     if variation.first == len(case.response.trace.texts) or len(fields["steps"]) == 1:
         return None

@@ -155,7 +155,6 @@ def _broken_link(item: WorldItem, rng: Random) -> Instance | None:
 
 
 def _wrong_reference(item: WorldItem, rng: Random) -> Instance | None:
-    """Replace the reference by another answer than the passages give."""
     hops, target = _hops(item), item.target
     values = (
         draw_replacement_values(item.instance.evidence, hops[-1], rng) if isinstance(target, LookupQuestion) else []
@@ -167,7 +166,6 @@ def _wrong_reference(item: WorldItem, rng: Random) -> Instance | None:
 
 
 def _malformed_question(item: WorldItem, rng: Random) -> Instance | None:
-    """Cut the question off."""
     words = item.instance.question.split()
     # Some cuts leave a readable question.
     for _ in range(20):
@@ -190,7 +188,6 @@ def _one_passage(item: WorldItem, rng: Random) -> Instance | None:
 
 
 def _told_elsewhere(item: WorldItem, rng: Random) -> Instance | None:
-    """State all needed facts in other passages as well."""
     hops, evidence = _hops(item), item.instance.evidence
     others = [index for index in range(len(evidence)) if index not in item.solution.support]
     rng.shuffle(others)
@@ -202,7 +199,6 @@ def _told_elsewhere(item: WorldItem, rng: Random) -> Instance | None:
 
 
 def _long_answer(item: WorldItem, rng: Random) -> Instance | None:
-    """Replace the reference by the text of the supporting passages."""
     texts = [item.instance.evidence[index].text for index in item.solution.support]
     rng.shuffle(texts)
     return replace(item.instance, reference_answer=" ".join(texts), aliases=())

@@ -233,7 +233,6 @@ class ResponseBreaker:
         return SolutionMove(NegatedFactClaim(rng.choice(facts))) if facts else None
 
     def _invent_fact(self, draft: ResponseDraft) -> SolutionMove | None:
-        """Return a fact beside the argument that no passage states."""
         mentioned = self._named_in(draft)
         readings = [
             reading for reading in self.evidence.readings if reading.kind is not None and reading.name not in mentioned
@@ -278,7 +277,6 @@ class ResponseBreaker:
         )
 
     def _infer_wrongly(self, draft: ResponseDraft) -> SolutionMove | None:
-        """Return a wrong conclusion from two facts about something else."""
         mentioned = self._named_in(draft)
         readings = [
             reading for reading in self.evidence.readings if reading.kind is not None and reading.name not in mentioned

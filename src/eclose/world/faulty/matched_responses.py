@@ -268,7 +268,6 @@ class _MatchedDrafter:
         return beginnings
 
     def _fail_locally(self, breaker: ResponseBreaker, plan: FailurePlan, *, concluded: bool) -> ResponseDraft | None:
-        """Take a wrong step within the argument or beside it."""
         draft = breaker.draft(plan)
         if draft is None:
             return None
@@ -294,7 +293,6 @@ class _MatchedDrafter:
     # Filling and writing.
 
     def _write(self, draft: ResponseDraft, plan: FailurePlan) -> BrokenResponse:
-        """Fill the draft up to the shape and write it."""
         shape = self.shape
         breaker = self._make_breaker(plan, "write")
         steps = [(move, draft.wrong.get(index)) for index, move in enumerate(draft.moves)]
@@ -370,14 +368,12 @@ def _is_reversed(target: Target, original: Target) -> bool:
 
 
 def _states(move: SolutionMove) -> tuple[str, Relation | None]:
-    """Return the subject and the relation of a fact."""
     claim = move.claim
     assert isinstance(claim, FactClaim)
     return str(claim.phrase.base), claim.phrase.path[-1] if claim.phrase.path else None
 
 
 def _list_relations(target: Target) -> tuple[Relation, ...]:
-    """Return the relations that lead to the answer."""
     if isinstance(target, LookupQuestion):
         return target.phrase.path
     if isinstance(target, ComparisonQuestion):

@@ -148,7 +148,6 @@ def draw_filler_sentence(kind: str, rng: Random, used: set[str]) -> str | None:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """Return one expression that matches every filler."""
     alternatives = []
     # dict, not set: works share templates, and the order stays fixed.
     for template in {template: None for group in BY_KIND.values() for template in group}:

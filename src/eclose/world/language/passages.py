@@ -289,6 +289,5 @@ def _read_core(part: str, name: str) -> FactStatement | None:
 
 
 def _about(text: str, name: str) -> str | None:
-    """Return the subject of a statement, None where the text refers to the subject of the passage."""
     # Surname alone refers to the subject too.
     return None if text.lower() in phrases.PRONOUNS or text in (name, *name.split()[-1:]) else text

@@ -50,7 +50,6 @@ class Relation:
     """Whether a subject has at most one value."""
 
     def __str__(self) -> str:
-        """Return the name."""
         return self.name
 
 

@@ -407,7 +407,6 @@ def _read_fact(text: str) -> FactClaim | None:
 
 
 def _resolve_pronouns(claim: Claim, discourse: PronounReferents) -> Claim | None:
-    """Return the claim with every pronoun replaced by its referent, None where one has none."""
     if isinstance(claim, FactClaim):
         phrase = discourse.resolve(claim.phrase, claim.value)
         value = discourse.resolve(phrases.RelationPhrase(claim.value))

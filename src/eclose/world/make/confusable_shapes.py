@@ -47,7 +47,6 @@ _KINSHIPS = tuple(rel.COMPOUND_PHRASES.values())
 
 @cache
 def _list_paths(start: str, hops: int) -> tuple[tuple[Relation, ...], ...]:
-    """Return every path of so many relations that ends in one with a near relation."""
     if hops == 1:
         return tuple((relation,) for relation in _ENDS if relation.subject == start)
     return tuple(

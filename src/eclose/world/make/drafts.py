@@ -246,7 +246,6 @@ def list_fact_statements(case: ParsedConstructorInput, index: int) -> Iterator[t
 
 
 def _find_fact_statement(case: ParsedConstructorInput, hop: EvidenceFact) -> FactStatement | None:
-    """Return the statement of a fact in the first passage that states it."""
     statements = (statement for fact, statement in list_fact_statements(case, hop.passages[0]))
     subjects = {hop.subject, None}
     return next(

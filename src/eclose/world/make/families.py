@@ -186,7 +186,6 @@ def _make_edit(item: WorldItem, gold: View, hop: EvidenceFact, value: str) -> Ev
 
 
 def _change_entity(entity: WorldEntity, hop: EvidenceFact, value: str) -> WorldEntity:
-    """Return the entity with one fact changed."""
     statements = [
         replace(s, value=value) if s.relation is hop.relation and s.value == hop.value and s.era is None else s
         for s in entity.statements

@@ -72,7 +72,6 @@ def solve_question(target: Target, evidence: EvidenceFacts) -> Solution | None:
 
 
 def _conclusions(target: Target, derivation: ValueDerivation, evidence: EvidenceFacts) -> list[Claim]:
-    """Return the claims that conclude from the facts."""
     if isinstance(target, LookupQuestion):
         # A conclusion from a single fact would repeat it.
         return [FactClaim(target.phrase, derivation.value)] if len(derivation.hops) > 1 else []

@@ -69,7 +69,6 @@ class ItemAlternatives:
         return lookups
 
     def _start_names(self) -> list[str]:
-        """Return the names that the question starts from."""
         phrases = (
             (self.item.target.phrase,) if isinstance(self.item.target, LookupQuestion) else self.item.target.phrases()
         )

@@ -94,7 +94,6 @@ class AlignmentTracer:
 
     @staticmethod
     def _concludes(claim: Claim) -> bool:
-        """Return whether a claim combines other claims."""
         if isinstance(claim, FactClaim):
             return len(claim.phrase.path) != 1 or isinstance(claim.phrase.base, PersonOfTwoDeeds)
         return isinstance(claim, SuperlativeClaim | SameValueClaim | YearsApartClaim | ComparisonClaim)
@@ -124,7 +123,6 @@ class AlignmentTracer:
         return {fact.value for fact in self._facts if fact.phrase.path != (ALIAS,)}
 
     def _serves_target(self, claim: Claim) -> bool | None:
-        """Return whether a claim serves the target, None for a claim without a goal of its own."""
         if isinstance(claim, FactClaim):
             return None if claim.phrase.path == (ALIAS,) else self._serves(claim.phrase)
         if isinstance(claim, NegatedFactClaim):
@@ -158,7 +156,6 @@ class AlignmentTracer:
         return [fact.phrase.base for fact in self._facts if fact.value == name and fact.phrase.path == role]
 
     def _expand(self, phrase: RelationPhrase) -> list[RelationPhrase]:
-        """Return the phrase as paths from the start of the question."""
         if isinstance(phrase.base, PersonOfTwoDeeds):
             return [replace(phrase, kind=None)]
         # Paths to the base, continued by the path of the phrase.
@@ -214,7 +211,6 @@ class AlignmentTracer:
         )
 
     def _compares_targets(self, first: RelationPhrase, second: RelationPhrase) -> bool:
-        """Return whether two phrases are the two values that the question compares."""
         if isinstance(self.target, LookupQuestion):
             return False
         target_first, target_second = (RelationPhrase(phrase.base, phrase.path) for phrase in self.target.phrases())

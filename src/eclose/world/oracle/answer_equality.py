@@ -33,7 +33,6 @@ _UNIT = re.compile(r"(\d[\d,]*) (?:years?|people|inhabitants|pages|employees)")
 
 
 def _plain(answer: str) -> str:
-    """Return the answer without introductory words and units."""
     text = _LEAD.sub("", answer.strip().rstrip("."))
     amount = _UNIT.fullmatch(text)
     return parse_answer_value(amount[1] if amount else text)

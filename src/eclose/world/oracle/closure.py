@@ -109,7 +109,6 @@ class TracePremises:
         return self._find_abstention(first) or self._find_abstention(second)
 
     def _stated_conclusions(self, target: ComparisonQuestion | SameValueQuestion | YearSpanQuestion) -> list[str]:
-        """Return the conclusions that the trace states."""
         if isinstance(target, ComparisonQuestion):
             return self._stated_choices(target) or self._stated_comparisons(target)
         goals = [self._shorten(phrase) for phrase in target.phrases()]

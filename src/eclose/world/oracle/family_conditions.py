@@ -74,7 +74,6 @@ class CandidateLabels:
 
 
 def _find_answer_derivations(question: str, passages: Passages) -> list[ValueDerivation] | None:
-    """Return every answer of the passages to a question, None where it cannot be read."""
     target = parse_question(question)
     return None if target is None else parse_evidence_facts(passages).find_answers(target)
 
@@ -180,7 +179,6 @@ def _find_source_defect(
     derivations: list[ValueDerivation],
     matching: list[ValueDerivation],
 ) -> SourceQuestionDefect | None:
-    """Return the defect of a source, None where there is none."""
     target = parse_question(question)
     if target is None:
         return SourceQuestionDefect.MALFORMED
@@ -199,7 +197,6 @@ def _find_source_defect(
 
 
 def _states_unlinked_value(target: Target, passages: Passages, accepted: Sequence[str]) -> bool:
-    """Return whether a passage states the asked value without a link to the question."""
     if not isinstance(target, LookupQuestion) or not target.phrase.path:
         return False
     stated = (statement for reading in parse_evidence_facts(passages).readings for statement in reading.statements)
@@ -283,7 +280,6 @@ def check_evidence_switch(
 
 
 def _label_at(labels: Sequence[Label], index: int) -> Label:
-    """Return the label of a step, None where there is no such step."""
     return labels[index] if 0 <= index < len(labels) else None
 
 

@@ -85,7 +85,6 @@ class _ResponseCase:
     reasons: dict[Criterion, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Read the trace as premises and find its main line."""
         self.premises = TracePremises(self.claims)
         self.main_line = (
             AlignmentTracer(self.target).find_main_line(self.claims) if self.target and not self.unread else None
@@ -167,7 +166,6 @@ def _explain_open_soundness(steps: Sequence[StepJudgment], unread: Sequence[int]
 
 
 def _conclude_own_target(premises: TracePremises, main_line: tuple[bool, Claim] | None) -> list[str]:
-    """Return the answers that a misaligned trace establishes for its own target."""
     claim = main_line[1] if main_line else None
     if isinstance(claim, FactClaim):
         return premises.find_values(claim.phrase)

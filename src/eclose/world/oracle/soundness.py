@@ -261,7 +261,6 @@ class StepClaimChecker:
         return self._unless_unread(RelationPhrase(claim.option), _fails(LocalFailure.INVALID_INFERENCE))
 
     def _single_values(self, names: Iterable[str], path: tuple[Relation, ...]) -> dict[str, str]:
-        """Return the values of the names that have exactly one."""
         values_by_name = {name: self._find_values(RelationPhrase(name, path)) for name in names}
         return {name: values[0] for name, values in values_by_name.items() if len(values) == 1}
 

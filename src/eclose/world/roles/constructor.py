@@ -86,7 +86,6 @@ def _answer(role: ConstructionRole, noise: float, seed: int, defect: str | None,
 
 
 def _write_incomplete_reply(role: ConstructionRole, reason: str) -> drafts.ReplyFields:
-    """Return the reply that nothing can be built."""
     if role is ConstructionRole.CONSTRUCT_EVIDENCE:
         return {"plan": reason, "variations": [], "complete": False}
     fields: drafts.ReplyFields = {"plan": reason, "steps": [], "answer": "", "complete": False}

@@ -103,7 +103,6 @@ def _split_content(content: str) -> tuple[Mapping[str, Any], str]:
 
 
 def _outside_texts(material: Mapping[str, Any], field_names: set[str], trailing: str) -> Iterator[str]:
-    """Yield the texts outside the material."""
     yield trailing
     for name, value in material.items():
         if name not in field_names:

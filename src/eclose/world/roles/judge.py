@@ -86,7 +86,6 @@ def _judge_part(question: JudgeQuestion, material: Any, noise: float, draw: tupl
 
 
 def _invert(labels: JudgedFields) -> dict[str, Any]:
-    """Return the opposite judgment."""
     if "steps" in labels:
         return {"steps": _invert_steps(labels["steps"])}
     inverted_labels = {name: not value for name, value in labels.items() if isinstance(value, bool)}
@@ -120,7 +119,6 @@ def mark_last_unsound(steps: Mapping[str, JudgedFields], among: Iterable[str]) -
 
 
 def _instance(material: Any) -> Instance:
-    """Return an instance with as much as the material discloses."""
     evidence = getattr(material, "evidence", ())
     passages = tuple(Passage(str(passage.index), passage.title, passage.text) for passage in evidence)
     return Instance(
@@ -129,7 +127,6 @@ def _instance(material: Any) -> Instance:
 
 
 def _judge(material: Any) -> Judgment:
-    """Judge what the material discloses of a response."""
     # Steps before a window are read as well: the window may refer to them.
     shown = (*getattr(material, "earlier_steps", ()), *getattr(material, "steps", ()))
     trace = Trace.of(*(step.text for step in shown))

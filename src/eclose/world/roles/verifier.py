@@ -166,7 +166,6 @@ def _reply_if_readable(labels: conditions.CandidateLabels) -> ReplyFields | None
 
 
 def _nest_labels(labels: conditions.CandidateLabels) -> ReplyFields:
-    """Return the labels in the shape of a reply."""
     fields: ReplyFields = {}
     if labels.steps is not None:
         entries = enumerate(labels.steps, start=1)

@@ -173,7 +173,6 @@ class ModelServer:
         )
 
     async def _fail(self, fault: ServerFault, request: web.Request) -> web.StreamResponse:
-        """Send a fault in which the model has no part."""
         if fault in _STATUS:
             status, message = _STATUS[fault]
             return _error(status, message)
@@ -254,7 +253,6 @@ class _Attempt:
 
 
 def _read_attempt(request: web.Request) -> int | None:
-    """Return the attempt number that the client sends, None where the server counts."""
     header = request.headers.get(ATTEMPT_HEADER)
     if header is None:
         return None

@@ -66,7 +66,6 @@ class BatchBehaviour:
     """Number of lists from which a new batch is left out."""
 
     def __post_init__(self) -> None:
-        """Raise ``SettingError`` for negative amounts."""
         amounts = ("looks", "missing", "repeated", "contradicted", "strangers", "unheard", "late")
         if wrong := [name for name in amounts if getattr(self, name) < 0]:
             raise SettingError(f"{', '.join(wrong)} must not be negative.")
@@ -251,7 +250,6 @@ class BatchEndpoints:
         return 200, encoded.data
 
     def _distort_results(self, batch: _Batch, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the successful results as they are handed out."""
         faults = self._faults
         handed_out = results[: len(results) - faults.missing] if faults.missing else list(results)
         handed_out += results[: faults.repeated]

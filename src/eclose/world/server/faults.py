@@ -123,7 +123,6 @@ class ServerBehaviour:
     """Tokens of four characters of the shortest prefix that the prompt cache keeps; None for no cache."""
 
     def __post_init__(self) -> None:
-        """Raise one error that lists every invalid setting."""
         if problems := self._problems():
             raise SettingError(" ".join(problems))
 

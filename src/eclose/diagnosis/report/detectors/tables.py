@@ -109,7 +109,6 @@ def _build_scores_table(
     suffix: str,
     where: str,
 ) -> ReportTable:
-    """Return the mean score of every group with its interval."""
     rows = tuple(
         (
             ReportTableCell(GROUP_WORDS[group]),

@@ -153,7 +153,6 @@ def _subject(finding: FamilyFinding, number: int, count: int, edits: Sequence[st
 
 
 def _display(finding: FamilyFinding, subject: str) -> FindingDisplay:
-    """Return one finding for display."""
     question = ROLE_WORDS.get(finding.role, finding.role)
     parts = tuple(_parts(finding, finding.said))
     return FindingDisplay(finding.role, question, finding.judge, subject, finding.again, finding.objections, parts)
@@ -195,7 +194,6 @@ def _entry(key: str) -> str:
 
 
 def _judgement(finding: FamilyFinding, path: tuple[str, ...], value: Any) -> FamilyJudgementDisplay:
-    """Return one answer with its tone and meaning."""
     name = ".".join(path)
     meaning = JUDGEMENT_WORDS.get((finding.role, name), "")
     # Each step of a trace has its own verdict, without an entry in JUDGEMENT_WORDS.
@@ -205,7 +203,6 @@ def _judgement(finding: FamilyFinding, path: tuple[str, ...], value: Any) -> Fam
 
 
 def _tone(finding: FamilyFinding, name: str, value: Any) -> str:
-    """Return whether an answer is the accepted one."""
     accepted = ACCEPTANCE_CONDITIONS[ConstructionRole(finding.role)].get(name) if finding.role in ROLE_WORDS else None
     # An objection counts even where the judgement has no accepted answer.
     if name in finding.objections or (accepted is not None and value is not accepted):
@@ -214,7 +211,6 @@ def _tone(finding: FamilyFinding, name: str, value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a JSON value as readable text."""
     match value:
         case bool():
             return "yes" if value else "no"

@@ -57,7 +57,6 @@ class FamilyCitationDisplay:
     title: str
 
     def __str__(self) -> str:
-        """Return ``[6] Ana Ruiz``."""
         return f"[{'?' if self.index is None else self.index}] {self.title}".rstrip()
 
 
@@ -196,7 +195,6 @@ def name_family_views(family: Family) -> tuple[str, ...]:
 
 
 def _facts(family: Family) -> Iterator[tuple[str, str]]:
-    """Yield the origin of a family."""
     source = family.source
     yield "source", source.id
     yield "dataset", source.benchmark or "unknown"
@@ -210,7 +208,6 @@ def _facts(family: Family) -> Iterator[tuple[str, str]]:
 
 
 def _provenance(provenance: FamilyProvenance) -> Iterator[tuple[str, str]]:
-    """Yield the models that built and checked a family."""
     yield "constructor", provenance.constructor
     yield "verifier", provenance.verifier
     yield "verified again by", provenance.reverifier if provenance.reverifier is not None else "none"
@@ -264,7 +261,6 @@ def _compare_with_gold(gold: Sequence[str], text: str, pair: int | None) -> word
 
 
 def _evidence_change(edit: EvidenceEdit) -> ViewEditDisplay:
-    """Return the edit of a passage."""
     (passage,) = _references(edit.view.evidence, (edit.passage_id,))
     intervention = edit.intervention
     if intervention is None:
@@ -308,7 +304,6 @@ def _passages(family: Family, names: Sequence[str]) -> Iterator[PassageDisplay]:
 
 
 def _passage(index: int, passage: Passage, views: Sequence[tuple[str, View]]) -> PassageDisplay:
-    """Return a passage of Gold with its versions in the other views."""
     versions, absent = [], []
     for name, view in views[1:]:
         other = next((candidate for candidate in view.evidence if candidate.id == passage.id), None)

@@ -99,7 +99,6 @@ def _rates(plot: layout.RatePlot) -> Figure:
 
 
 def _scaled(axes: Axes, axis: layout.PlotAxis) -> None:
-    """Set title and scale of a column of rates."""
     end = 100 * axis.scale
     axes.set_title(f"{axis.letter}\n{axis.name}", fontsize=7.5, loc="left")
     axes.set_xlim(-2, 102)
@@ -109,7 +108,6 @@ def _scaled(axes: Axes, axis: layout.PlotAxis) -> None:
 
 
 def _beside(axes: Axes, row: int, text: str) -> None:
-    """Write a text at the end of a row."""
     axes.annotate(text, (1.04, row), xycoords=("axes fraction", "data"), va="center_baseline", fontsize=7)
 
 
@@ -166,7 +164,6 @@ def _metrics(panels: Sequence[layout.DatasetPanel]) -> Figure:
 
 
 def _figure_rows(height: float, rows: int) -> tuple[Figure, list[Axes]]:
-    """Return a figure with rows of axes."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure = Figure((FIGURE_WIDTH, height), layout="constrained")
