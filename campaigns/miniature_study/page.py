@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
@@ -328,5 +329,8 @@ def format_page(folder: Path, times: Path) -> str:
 
 
 def _read_report(folder: Path) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads((folder / "experiment.json").read_text("utf-8"))
+    path = folder / "experiment.json"
+    # Records are packed: indented, four of them were 57,000 lines of the tree.
+    text = path.read_bytes() if path.is_file() else gzip.decompress(path.with_suffix(".json.gz").read_bytes())
+    report: dict[str, Any] = json.loads(text)
     return report
