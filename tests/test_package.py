@@ -39,6 +39,7 @@ def test_the_public_names_are_pinned():
     assert set(eclose.__all__) == PUBLIC
 
 
+@pytest.mark.torch
 def test_the_public_names():
     assert list(eclose.__all__) == sorted(eclose.__all__)
     assert set(eclose.__all__) == set(eclose._HOME_OF)
