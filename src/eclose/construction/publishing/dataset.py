@@ -14,12 +14,6 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from eclose.construction.publishing.dataset_card import write_dataset_card
-from eclose.construction.publishing.dataset_facts import (
-    SPLITS,
-    collect_card_facts,
-    find_audit_reports,
-    find_origin_manifest,
-)
 from eclose.construction.split import dataset_of_benchmark
 from eclose.core.identity import canonical_json
 from eclose.errors import SettingError, UserError
@@ -28,9 +22,9 @@ from eclose.store.records.families import scan_families
 from eclose.store.records.families_parquet import write_families_parquet
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.outcome_counts import RecordCounter
-from eclose.store.runs.folder import CARD_FILE, FAMILIES_FILE
+from eclose.store.runs.family_files import SPLIT_FILES
+from eclose.store.runs.folder import CARD_FILE
 from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work_identity, read_manifest
-from eclose.store.runs.step import companion_file_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -59,10 +53,7 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
     folder = source if source.is_dir() else source.parent
     if out.resolve() == folder.resolve():
         raise SettingError(f"{out}: holds the families, and their card would be overwritten. Name another folder.")
-    families = folder / FAMILIES_FILE if source.is_dir() else source
-    origin = companion_file_path(families, "manifest.json")
-    # The manifest and the audit report appear on the card, so a change of either makes another export.
-    inputs = hash_files([*splits.values(), *([origin] if origin.is_file() else []), *find_audit_reports(folder)])
+    inputs = hash_files(list(splits.values()))
     if (
         not force
         and (finished := _read_finished(out, hash_work_identity(EXPORT_STAGE, EXPORT_SETTINGS, inputs))) is not None
@@ -71,7 +62,7 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
     tables = _Tables(out)
     tables.write(splits)
     files = {split: f"{DATA}/{split}-*.parquet" for split, datasets in tables.counts.items() if datasets}
-    write_dataset_card(out, collect_card_facts(find_origin_manifest(families), tables.counts, files, folder))
+    write_dataset_card(out, tables.counts, files)
     outputs = [*tables.written, out / CARD_FILE]
     manifest = Manifest(EXPORT_STAGE, EXPORT_SETTINGS, inputs, hash_files(outputs), tables.tally.counts())
     # Last: a folder without a manifest is an unfinished export.
@@ -84,7 +75,7 @@ def _find_split_files(source: Path) -> dict[str, Path]:
     if not source.is_dir():
         require_regular_file(source)
         return {"train": source}
-    splits = {split: source / name for split, name in SPLITS.items()}
+    splits = {split.value: source / name for split, name in SPLIT_FILES.items()}
     if missing := [path.name for path in splits.values() if not path.is_file()]:
         raise UserError(
             f"{source}: has no {' and no '.join(missing)}. Name the folder of eclose construct, or a file of families."
@@ -163,7 +154,7 @@ class _Tables:
         data, quarantine = self.out / DATA, self.out / QUARANTINE
         data.mkdir(exist_ok=True)
         # Shards of an older, longer table would be read as part of this one.
-        for split in SPLITS:
+        for split in SPLIT_FILES:
             for old in data.glob(f"{split}-[0-9]*.parquet"):
                 old.unlink()
         self.written = [table.rename(data / table.name) for table in tables]

@@ -1,75 +1,93 @@
-"""Data card of families in Markdown: what they are, how many, how and by which models they were made, known limits.
+"""Data card of families, ``README.md`` of a folder: numbers of families by dataset and split, licences, and the paper.
 
-Facts are tables inside a packaged text, ``texts/card.md``. Names of datasets, models, files and reasons come from
-outside and are escaped, so that they cannot act as markup, as a link or as the end of a cell.
+Every number is counted in the files, so the card can be written again at any time. Names of datasets come from outside
+and are escaped, so that they cannot act as markup, as a link or as the end of a cell.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields
+from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
-from eclose.construction.publishing.dataset_facts import DatasetCardFacts, read_run_facts
-from eclose.core.family import Family
+from eclose.benchmarks import hotpot, musique, two_wiki
+from eclose.construction.split import dataset_of_benchmark
 from eclose.core.identity import content_hash
-from eclose.core.model_family import same_model_family
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.runs.folder import CARD_FILE, FAMILIES_FILE
+from eclose.store.records.json_reader import read_json_objects
+from eclose.store.runs.family_files import SPLIT_FILES
+from eclose.store.runs.folder import CARD_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from jinja2 import Template
+CountsBySplit: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Numbers of families by split and dataset."""
 
-    from eclose.construction.publishing.dataset_facts import ByDataset
-
-DASH = "–"
-TOTAL = "all"
-FIELDS: Mapping[str, str] = {
-    "id": "unique name",
-    "source": "the original question: passages, reference answer, other accepted answers, benchmark",
-    "gold": "the original view: question, evidence, trace of steps, answer, supporting passages, and the premises of "
-    "each step",
-    "evidence_edits": "one or more views over edited evidence, each with the edited passage, the first affected step "
-    "(from zero) and the replaced words",
-    "question_edit": "the view of another question to the same evidence, and the changed part of the question",
-    "findings": "judgements of screens and verifiers, one per reply; empty where no model was asked",
-    "provenance": "models that built and checked the family, hash of their guidelines, and number of attempts by part",
+LICENCES: Mapping[str, str] = {
+    hotpot.HOTPOT_BENCHMARK: "cc-by-sa-4.0",
+    musique.MUSIQUE_BENCHMARK: "cc-by-4.0",
+    # By the mirror of its authors; the README of its repository names none.
+    two_wiki.TWO_WIKI_BENCHMARK: "apache-2.0",
+    # The questions of ``eclose world make``, made up from no other source. Another dataset may be called world-… too.
+    "world-2wiki": "apache-2.0",
+    "world-hotpot": "apache-2.0",
+    "world-musique": "apache-2.0",
+    "world-short-easy": "apache-2.0",
+    "world-short-hard": "apache-2.0",
+    "world-confusable-short": "apache-2.0",
+    "world-confusable-long": "apache-2.0",
 }
-"""Description of every field of a family."""
+"""Licences by benchmark name, by the identifiers of dataset hubs."""
+UNKNOWN = "unknown"
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
 # Beside Markdown's own signs: bare URLs and www. addresses, which renderers turn into links, and @ and # of hubs.
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>&|~$@#]|:(?=//)|(?<=\bwww)\.", re.IGNORECASE)
 _MARK = b"\n<!-- written by eclose, "
 """Start of the last line of a card; the hash after it shows whether the card was edited."""
+_TEMPLATE = """\
+---
+pretty_name: Counterfactual families
+license: {licence_ids}
+task_categories: [question-answering, text-generation]
+tags: [eclose, multi-hop, counterfactual, reasoning]
+size_categories: [{size}]
+{configs}---
 
+# Counterfactual families
 
-class _Markdown(str):
-    """Markdown that is not escaped."""
+A family is a multi-hop question with its passages and a response; the same question over passages in which one claim
+was changed, with the response that then follows; and another question to the same passages, with its response.
+Families measure, and train, whether a model follows its evidence, its question and its own reasoning.
 
-    __slots__ = ()
+> Edited passages are false on purpose. Do not use them as a source of facts.
 
+## Number of families
 
-class DatasetCardTable(NamedTuple):
-    """A table of a card."""
+{counts}
 
-    columns: Sequence[str]
-    rows: Sequence[Sequence[object]]
-    numbers: int = 0
-    """Number of columns, counted from the right, that hold numbers."""
+## Licences
 
+{licences}
 
-def write_dataset_card(folder: Path | str, facts: DatasetCardFacts | None = None) -> None:
-    """Write a card into a folder, by default from the facts of the run in that folder."""
-    text = render_dataset_card(facts or read_run_facts(folder))
-    with AtomicFile(Path(folder) / CARD_FILE) as file:
-        file.write(text.encode())
+Confirm the licences of the sources before you publish. Works derived from share-alike texts (`-sa-`), these families
+included, must carry the same licence and name their source. Texts written by a model may be subject to its provider's
+terms.
+
+## Citation
+
+```bibtex
+@misc{{chu2026locallysound,
+  title  = {{Locally Sound, Globally Insufficient: The Local-Global Gap in Multi-Hop Reasoning}},
+  author = {{Chu, Bohao and Damm, Hendrik and Wang, Qianli and Wang, Hui and Zhang, Shuning and
+            Friedrich, Christoph M. and Fuhr, Norbert}},
+  year   = {{2026}},
+}}
+```
+"""
 
 
 class DatasetCardState(StrEnum):
@@ -85,6 +103,34 @@ class DatasetCardState(StrEnum):
     """A file of another origin."""
 
 
+def write_dataset_card(folder: Path, counts: CountsBySplit, files: Mapping[str, str]) -> None:
+    """Write a card into a folder.
+
+    Args:
+        folder: Folder of the families.
+        counts: Numbers of families by split and dataset.
+        files: File of each split that has families, as dataset hubs are told.
+    """
+    with AtomicFile(folder / CARD_FILE) as file:
+        file.write(render_dataset_card(counts, files).encode())
+
+
+def write_run_card(folder: Path) -> None:
+    """Write a card of the splits in a run's folder."""
+    paths = {split.value: folder / name for split, name in SPLIT_FILES.items() if (folder / name).is_file()}
+    counts = {split: _count_families_by_dataset(path) for split, path in paths.items()}
+    write_dataset_card(folder, counts, {split: paths[split].name for split, datasets in counts.items() if datasets})
+
+
+def _count_families_by_dataset(path: Path) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for raw in read_json_objects(path):
+        if raw.error is not None:
+            raise raw.error
+        counts[dataset_of_benchmark(((raw.value or {}).get("source") or {}).get("benchmark"))] += 1
+    return counts
+
+
 def find_dataset_card_state(folder: Path) -> DatasetCardState:
     """Return whether a folder has a card, and whether the card was edited."""
     path = folder / CARD_FILE
@@ -97,9 +143,26 @@ def find_dataset_card_state(folder: Path) -> DatasetCardState:
     return DatasetCardState.OURS if mark == _hash_body(body) else DatasetCardState.EDITED
 
 
-def render_dataset_card(facts: DatasetCardFacts) -> str:
+def render_dataset_card(counts: CountsBySplit, files: Mapping[str, str]) -> str:
     """Return the card as Markdown, with the front matter that dataset hubs read."""
-    text = _template().render(_context(facts)).rstrip("\n") + "\n"
+    datasets = sorted({dataset for numbers in counts.values() for dataset in numbers})
+    licences = {dataset: LICENCES.get(dataset, UNKNOWN) for dataset in datasets}
+    rows = [(dataset, [numbers.get(dataset, 0) for numbers in counts.values()]) for dataset in datasets]
+    totals = [sum(numbers.values()) for numbers in counts.values()]
+    if len(rows) != 1:  # a total of one dataset would repeat its row
+        rows.append(("all", totals))
+    text = _TEMPLATE.format(
+        licence_ids=json.dumps(sorted(set(licences.values())) or [UNKNOWN]),
+        size=name_size_category(sum(totals)),
+        configs=_hub_configs(files),
+        counts=_table(
+            ["dataset", *counts, "all"],
+            [[escape_markdown(name), *(f"{number:,}" for number in (*row, sum(row)))] for name, row in rows],
+        ),
+        licences=_table(
+            ["source", "licence"], [[escape_markdown(name), licence] for name, licence in licences.items()]
+        ),
+    )
     return text + (_MARK + _hash_body(text.encode())).decode()
 
 
@@ -119,136 +182,16 @@ def name_size_category(families: int) -> str:
     return next((name for most, name in _SIZES if families < most), "n>10M")
 
 
-def _context(facts: DatasetCardFacts) -> dict[str, Any]:
-    total = sum(count for splits in facts.counts.values() for count in splits.values())
-    licences = {dataset: facts.licences[dataset] for dataset in facts.counts if dataset in facts.licences}
-    languages = [licence.language for licence in licences.values()]
-    tables = any(path.endswith(".parquet") for path in facts.files.values())
-    return {
-        **{field.name: getattr(facts, field.name) for field in fields(facts)},
-        "table": _table,
-        "tables": tables,
-        "licence_ids": sorted({licence.id for licence in licences.values()}) or ["unknown"],
-        # One language only where every dataset has it; a hub would filter by a wrong one.
-        "language": languages[0] if len(set(languages)) == 1 and len(licences) == len(facts.counts) else None,
-        "size": _Markdown(name_size_category(total)),
-        "files": {split: _quoted(path) for split, path in facts.files.items()},
-        "counts": _by_dataset(facts.counts, across=True),
-        "funnel": _by_dataset(facts.funnel) if facts.funnel else None,
-        "lost": _lost(facts, total),
-        "rejected": _rejected(facts.rejected) if facts.rejected else None,
-        "models": _models(facts),
-        "same_family": ", ".join(_same_family_checkers(facts)),
-        "guidelines": DatasetCardTable(["role", "hash"], sorted(facts.guidelines.items()))
-        if facts.guidelines
-        else None,
-        "settings": _settings(facts.settings) if facts.settings else None,
-        "inputs": DatasetCardTable(["file", "hash"], sorted(facts.inputs.items())) if facts.inputs else None,
-        "fields": DatasetCardTable(
-            ["field", "what it is"], [(field.name, FIELDS[field.name]) for field in fields(Family)]
-        ),
-        "licences": DatasetCardTable(
-            ["source", "licence"], [(name, licence.description) for name, licence in licences.items()]
-        ),
-        "share_alike": any(licence.share_alike for licence in licences.values()),
-        **(names := _training(facts, tables)),
-        "first_file": _quoted(names["train_file"]),
-    }
+def _hub_configs(files: Mapping[str, str]) -> str:
+    """Return the lines of the front matter that name the file of each split."""
+    if not files:
+        return ""
+    # A string literal of JSON is valid in YAML too, with special characters included.
+    lines = [f"  - split: {split}\n    path: {json.dumps(path)}" for split, path in files.items()]
+    return "\n".join(["configs:", "- config_name: default", "  data_files:", *lines, ""])
 
 
-def _by_dataset(counts: ByDataset, *, across: bool = False) -> DatasetCardTable:
-    """Return a table with a row per dataset and one for all; ``across`` adds a column of row totals."""
-    columns = list(dict.fromkeys(column for row in counts.values() for column in row))
-    # Missing counts are None, which is written as a dash and makes the total unknown.
-    rows = [[name, *(row.get(column) for column in columns)] for name, row in counts.items()]
-    if len(rows) != 1:  # a total of one dataset would repeat its row
-        rows.append([TOTAL, *(_sum([row.get(column) for row in counts.values()]) for column in columns)])
-    if across:
-        rows = [[*row, _sum(row[1:])] for row in rows]
-        return DatasetCardTable(["dataset", *columns, TOTAL], rows, len(columns) + 1)
-    return DatasetCardTable(["dataset", *columns], rows, len(columns))
-
-
-def _sum(counts: Sequence[Any]) -> int | None:
-    return None if None in counts else sum(counts)
-
-
-def _lost(facts: DatasetCardFacts, total: int) -> tuple[int, int] | None:
-    """Return the families at the end of the funnel and those in the files, where the two differ."""
-    ends = [list(counts.values())[-1] for counts in facts.funnel.values() if counts]
-    return None if not ends or sum(ends) == total else (sum(ends), total)
-
-
-def _rejected(rejected: Mapping[str, Mapping[str, int]]) -> DatasetCardTable:
-    rows = [
-        (stage, reason, count)
-        for stage, reasons in rejected.items()
-        for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))  # most frequent first
-    ]
-    return DatasetCardTable(["part", "reason", "sources"], rows, 1)
-
-
-def _models(facts: DatasetCardFacts) -> DatasetCardTable:
-    models = {
-        "wrote responses and edits": facts.constructor,
-        "screened and verified": facts.verifier,
-        "verified the finished families": facts.reverifier,
-    }
-    return DatasetCardTable(["", "model"], list(models.items()))
-
-
-def _same_family_checkers(facts: DatasetCardFacts) -> list[str]:
-    """Return the checking models that belong to the constructor's model family."""
-    checks = dict.fromkeys(name for name in (facts.verifier, facts.reverifier) if name is not None)
-    return [name for name in checks if facts.constructor is not None and same_model_family(name, facts.constructor)]
-
-
-def _settings(settings: Mapping[str, Any]) -> DatasetCardTable:
-    def format_value(value: Any) -> str:
-        return value if isinstance(value, str) else "none" if value is None else json.dumps(value, ensure_ascii=False)
-
-    return DatasetCardTable(["setting", "value"], [(name, format_value(value)) for name, value in settings.items()])
-
-
-def _training(facts: DatasetCardFacts, tables: bool) -> dict[str, str]:
-    """Return the file names in the training command; tables are converted to JSON Lines first."""
-    names = {split: f"{split}.jsonl" for split in facts.files} if tables else dict(facts.files)
-    return {"train_file": names.get("train", FAMILIES_FILE), "development_file": names.get("validation", "")}
-
-
-def _quoted(text: str) -> _Markdown:
-    """Return a string literal; one of JSON is valid in YAML and Python too, with special characters included."""
-    return _Markdown(json.dumps(text, ensure_ascii=False))
-
-
-def _table(table: DatasetCardTable) -> _Markdown:
-    head = f"| {' | '.join(map(escape_markdown, table.columns))} |"
-    texts = len(table.columns) - table.numbers
-    rule = "|" + "---|" * texts + "---:|" * table.numbers
-    return _Markdown("\n".join([head, rule, *(f"| {' | '.join(map(_cell, row))} |" for row in table.rows)]))
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return DASH
-    return f"{value:,}" if isinstance(value, int) else escape_markdown(str(value))
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-@cache
-def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
-
-    environment = Environment(
-        autoescape=False,  # this is not HTML: ``finalize`` escapes plain strings for Markdown
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: escape_markdown(value) if type(value) is str else value,
-    )
-    environment.filters["thousands"] = "{:,}".format
-    environment.filters["times"] = _times
-    return environment.from_string((files(__package__) / "texts" / "card.md").read_text("utf-8"))
+def _table(columns: list[str], rows: list[list[str]]) -> str:
+    """Return a table whose first column holds names and whose others are aligned right."""
+    rule = "|---|" + "---:|" * (len(columns) - 1)
+    return "\n".join([f"| {' | '.join(columns)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)])
