@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclose.errors import SettingError
-from eclose.experiments.cells import filter_tasks
+from eclose.experiments.cells import ExperimentRun, RunCallbacks, StageProblem, filter_tasks
 from eclose.experiments.folder import Experiment, load_experiment, refuse_missing_inputs
-from eclose.experiments.run_result import ExperimentRun, RunCallbacks, StageProblem
 from eclose.experiments.snakefile import run_snakemake
 from eclose.experiments.stages import BusyError, run_stage
 

@@ -23,14 +23,19 @@ from eclose.store.runs.manifest import Manifest, hash_files, hash_work_identity,
 from eclose.training.admission import FamilyAdmission, admit_families
 from eclose.training.complete_checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE, list_checkpoints
 from eclose.training.forecast import TrainingRunForecast, count_epoch_tokens, count_parameters, count_updates
-from eclose.training.log import METRICS_FILE, TrainingMetricsWriter, report_phase
+from eclose.training.log import (
+    METRICS_FILE,
+    TerminationCheckpoint,
+    TrainingMetricsWriter,
+    TrainingSessionRecorder,
+    report_phase,
+)
 from eclose.training.recipe import (
     TrainingRecipe,
     describe_setting_differences,
     resolve_training_settings,
     result_deciding_settings,
 )
-from eclose.training.session_times import TerminationCheckpoint, TrainingSessionRecorder
 from eclose.training.trainer import EClosureTrainer
 
 if TYPE_CHECKING:

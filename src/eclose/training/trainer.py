@@ -49,7 +49,7 @@ from eclose.training.complete_checkpoints import (
 )
 from eclose.training.config import AUTO
 from eclose.training.log import TrainingLogMeans, install_training_progress
-from eclose.training.loss.family_losses import compute_family_losses
+from eclose.training.loss.e_closure import compute_family_losses
 from eclose.training.model_card import render_model_card
 from eclose.training.objective import TrainingMethod, build_objective
 

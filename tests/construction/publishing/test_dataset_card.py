@@ -8,7 +8,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from eclose.construction.publishing.dataset_card import (
+from eclose.construction.publishing.dataset import (
     LICENCES,
     DatasetCardState,
     escape_markdown,

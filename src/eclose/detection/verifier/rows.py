@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from eclose.core.answers import match_answer, normalize_answer
-from eclose.detection.verifier.heads import VerifierHead, VerifierInput
+from eclose.detection.verifier.linear import VerifierHead, VerifierInput
 from eclose.detection.verifier.words import find_dates, find_names, find_numbers
 from eclose.errors import UserError
 

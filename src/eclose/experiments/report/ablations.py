@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.experiments.report.compared_rates import ComparedRates
-from eclose.experiments.report.method_names import REFERENCE_METHOD, name_method
-from eclose.experiments.report.outcomes import RESPONSE_COLUMNS, MeanRate, OutcomeTable, tabulate_responses
+from eclose.experiments.report.grid import REFERENCE_METHOD, name_method
+from eclose.experiments.report.outcomes import (
+    RESPONSE_COLUMNS,
+    ComparedRates,
+    MeanRate,
+    OutcomeTable,
+    tabulate_responses,
+)
 from eclose.metrics.experiment import get_response_method
 from eclose.metrics.rates import Metric
 from eclose.stats.bootstrap import pooled_questions_design
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.core.verdict import SettledVerdict
-    from eclose.experiments.bootstrap_plan import BootstrapDraws
+    from eclose.experiments.plan import BootstrapDraws
     from eclose.experiments.report.inputs import ExperimentResults
 
 TARGET_METRICS = {

@@ -7,16 +7,20 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from eclose.errors import UserError
-from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
+from eclose.experiments.plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.ablations import AblationResults, summarize_ablations
 from eclose.experiments.report.audit import AuditResults, summarize_audit
 from eclose.experiments.report.claims import Claim, check_claims
 from eclose.experiments.report.evaluator import EvaluatorResults, summarize_evaluator
+from eclose.experiments.report.grid import REFERENCE_METHOD
 from eclose.experiments.report.inputs import RunProvenance, refuse_mixed_runs
-from eclose.experiments.report.main_results import MainResults, summarize_main_results
-from eclose.experiments.report.method_names import REFERENCE_METHOD
+from eclose.experiments.report.main_results import (
+    MainResults,
+    SwitchResults,
+    summarize_main_results,
+    summarize_switches,
+)
 from eclose.experiments.report.outcomes import tabulate_responses, tabulate_switches
-from eclose.experiments.report.switches import SwitchResults, summarize_switches
 from eclose.experiments.report.training import (
     TrainingCost,
     UsedSetting,

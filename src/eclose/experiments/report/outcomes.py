@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -13,26 +14,58 @@ from eclose.core.preference_comparisons import Direction, Edge
 from eclose.core.response import UNTUNED_METHOD
 from eclose.core.verdict import FailureClass
 from eclose.errors import UserError
-from eclose.experiments.report.grid import ExperimentGrid, MissingResponses, derive_grid, find_missing_responses
-from eclose.experiments.report.method_names import name_method
-from eclose.metrics.experiment import (
-    ExperimentArrays,
-    ExperimentUnit,
-    locate_response,
-    refuse_missing_seeds,
+from eclose.experiments.report.grid import (
+    ExperimentGrid,
+    MissingResponses,
+    derive_grid,
+    find_missing_responses,
+    name_method,
 )
+from eclose.metrics.experiment import ExperimentArrays, ExperimentUnit, locate_response, refuse_missing_seeds
 from eclose.metrics.rates import Metric, MetricIndicators, make_metric_indicators
 from eclose.stats.arrays import number_distinct_labels, sum_by_group
-from eclose.stats.intervals import Interval
+from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rates import Rate, mean_or_none
+from eclose.stats.resampling import BootstrapReplicates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from eclose.core.three_valued import Label
     from eclose.core.verdict import SettledVerdict, Verdict
-    from eclose.stats.intervals import Estimate
     from eclose.training.switch_test import FamilySwitchScores
+
+RateKey: TypeAlias = tuple[str, str]
+"""Method and column of a rate."""
+
+
+@dataclass(frozen=True)
+class ComparedRates:
+    """Rates by method and column, with the resamples they share where every run of the grid is there."""
+
+    rates: Mapping[str, Mapping[str, MeanRate]]
+    arrays: ExperimentArrays | None = None
+    replicates: BootstrapReplicates | None = None
+
+    def __contains__(self, key: RateKey) -> bool:
+        return key[1] in self.rates.get(key[0], {})
+
+    def rate(self, key: RateKey) -> MeanRate:
+        """Return a rate."""
+        return self.rates[key[0]][key[1]]
+
+    def subtract(self, first: RateKey, second: RateKey) -> Estimate:
+        """Return the first rate minus the second; without interval where nothing was resampled."""
+        if self.arrays is None or self.replicates is None:
+            return Estimate(subtract_rates(self.rate(first), self.rate(second)), None)
+        # Draws are shared by all methods, so the difference is taken resample by resample.
+        return self.replicates.difference(self.arrays.column(*first), self.arrays.column(*second))
+
+
+def subtract_rates(first: MeanRate, second: MeanRate) -> float | None:
+    """Return the difference of two rates; None where one of them is undefined."""
+    return None if first.value is None or second.value is None else first.value - second.value
+
 
 ALL_METRICS = (
     Metric.ACCURACY,

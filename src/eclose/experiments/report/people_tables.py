@@ -14,8 +14,8 @@ from eclose.diagnosis.report.number_format import (
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell
 from eclose.experiments.report.audit import ALL_METHODS, LabelSource
 from eclose.experiments.report.evaluator import EVALUATOR_LABELS
+from eclose.experiments.report.grid import REFERENCE_METHOD
 from eclose.experiments.report.main_results import LOWER_IS_BETTER
-from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.tables import make_gain_cell, rank_displayed_values
 from eclose.metrics.judge_against_people import JudgedLabel
 from eclose.metrics.rates import MAIN_METRICS, Metric
@@ -23,7 +23,7 @@ from eclose.metrics.rates import MAIN_METRICS, Metric
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eclose.experiments.bootstrap_plan import BootstrapDraws
+    from eclose.experiments.plan import BootstrapDraws
     from eclose.experiments.report.audit import AuditResults
     from eclose.experiments.report.evaluator import EvaluatorResults
     from eclose.metrics.judge_against_people import GroupValidation, JudgeAgreementReport

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from eclose.core.preference_comparisons import Edge
 from eclose.diagnosis.report.number_format import DASH
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell
-from eclose.experiments.report.method_names import REFERENCE_METHOD
+from eclose.experiments.report.grid import REFERENCE_METHOD
+from eclose.experiments.report.main_results import name_switch_column
 from eclose.experiments.report.outcomes import (
     ALL_METRICS,
     COUNTERFACTUAL,
@@ -18,7 +19,6 @@ from eclose.experiments.report.outcomes import (
     SWITCHED,
 )
 from eclose.experiments.report.people_tables import build_audit_tables, build_evaluator_tables
-from eclose.experiments.report.switches import name_switch_column
 from eclose.experiments.report.tables import (
     build_main_tables,
     describe_sizes,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from eclose.experiments.report.ablations import AblationResults
     from eclose.experiments.report.build import ExperimentReport
+    from eclose.experiments.report.main_results import SwitchResults
     from eclose.experiments.report.outcomes import OutcomeTable
-    from eclose.experiments.report.switches import SwitchResults
     from eclose.experiments.report.training import TrainingCost
 
 HYPERPARAMETERS_KEY = "hyperparameters"

@@ -12,8 +12,8 @@ from eclose.diagnosis.report.number_format import (
     format_signed_percent,
 )
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell
+from eclose.experiments.report.grid import REFERENCE_METHOD
 from eclose.experiments.report.main_results import LOWER_IS_BETTER
-from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import ALL_METRICS, MATCH, MATCH_ONLY, SEMANTIC_ONLY
 from eclose.metrics.rates import MAIN_METRICS, Metric
 from eclose.stats.rates import sample_sd_or_none

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import canonical_json
-from eclose.experiments.report.method_names import name_method
+from eclose.experiments.report.grid import name_method
 from eclose.stats.rates import mean_or_none, sample_sd_or_none
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.diagnosis.report.detectors.documents import table_to_dict
 from eclose.diagnosis.report.to_json import estimate_to_dict
 from eclose.experiments.report.files.documents import list_report_statements, list_run_rates, rate_to_dict
-from eclose.experiments.report.method_names import REFERENCE_METHOD
+from eclose.experiments.report.grid import REFERENCE_METHOD
 from eclose.experiments.report.people_tables import build_audit_tables
 from eclose.experiments.report.study_tables import build_experiment_tables
 from eclose.metrics.judge_against_people import JudgeAgreementScores
@@ -17,13 +17,13 @@ from eclose.metrics.judge_against_people import JudgeAgreementScores
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eclose.experiments.bootstrap_plan import BootstrapDraws
+    from eclose.experiments.plan import BootstrapDraws
     from eclose.experiments.report.ablations import AblationResults
     from eclose.experiments.report.audit import AuditResults
     from eclose.experiments.report.build import ExperimentReport
     from eclose.experiments.report.evaluator import EvaluatorResults
+    from eclose.experiments.report.main_results import SwitchResults
     from eclose.experiments.report.outcomes import MeanRate, OutcomeTable
-    from eclose.experiments.report.switches import SwitchResults
     from eclose.metrics.judge_against_people import GroupValidation, LabelAgreementRow
     from eclose.metrics.rates import Metric
     from eclose.stats.intervals import Estimate
