@@ -179,15 +179,6 @@ class Plan:
         """Key of the file that preferences are tested with."""
         return "development_families" if self.switch_families is None else "switch_families"
 
-    def expected_count(self, key: str) -> int | None:
-        """Return the number of records that the plan states for an input file."""
-        counts = {
-            "train_families": self.train_family_count,
-            "development_families": self.development_family_count,
-            "questions": self.question_count,
-        }
-        return counts.get(key)
-
     def training_settings(self, backbone: Backbone, method: str, seed: int) -> dict[str, Any]:
         """Return the settings of ``eclose train`` for a cell."""
         return {
