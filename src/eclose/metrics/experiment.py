@@ -28,6 +28,7 @@ from eclose.stats.resampling import BootstrapReplicates, StratifiedDesign
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from eclose.core.three_valued import Label
     from eclose.core.verdict import SettledVerdict
 
 
@@ -62,6 +63,19 @@ class ExperimentUnit(NamedTuple):
     """None for the untuned backbone."""
     benchmark: str
     question: str
+
+    @property
+    def sort_key(self) -> tuple[str, str, str, str, int]:
+        """The position as a key, so that equal outcomes give equal draws whatever the order of the files."""
+        # A seed is -1 for the untuned backbone, since None cannot be compared.
+        return self.benchmark, self.question, self.backbone, self.method, -1 if self.seed is None else self.seed
+
+
+def indicate_labels(columns: Sequence[Sequence[Label]]) -> MetricIndicators:
+    """Return labels, column by column, as indicators: a hit where a label is true, counted where there is one."""
+    hits = np.array([[label is True for label in column] for column in columns], float)
+    counted = np.array([[label is not None for label in column] for column in columns], float)
+    return MetricIndicators(hits.T, counted.T)
 
 
 def locate_response(row: SettledVerdict) -> ExperimentUnit:

@@ -21,7 +21,13 @@ from eclose.experiments.report.grid import (
     find_missing_responses,
     name_method,
 )
-from eclose.metrics.experiment import ExperimentArrays, ExperimentUnit, locate_response, refuse_missing_seeds
+from eclose.metrics.experiment import (
+    ExperimentArrays,
+    ExperimentUnit,
+    indicate_labels,
+    locate_response,
+    refuse_missing_seeds,
+)
 from eclose.metrics.rates import Metric, MetricIndicators, make_metric_indicators
 from eclose.stats.arrays import number_distinct_labels, sum_by_group
 from eclose.stats.intervals import Estimate, Interval
@@ -201,8 +207,7 @@ class OutcomeTable:
         """Return the outcomes as arrays for the bootstrap; the order of the rows does not matter."""
         chosen = tuple(columns or self.columns)
         at = [self.columns.index(column) for column in chosen]
-        # Sorted, so that equal outcomes give equal draws whatever the order of the files.
-        order = sorted(range(len(self.units)), key=lambda index: _sort_key(self.units[index]))
+        order = sorted(range(len(self.units)), key=lambda index: self.units[index].sort_key)
         hits, counted = (part[np.ix_(order, at)] for part in self.indicators)
         return ExperimentArrays.arrange([self.units[index] for index in order], chosen, MetricIndicators(hits, counted))
 
@@ -232,11 +237,6 @@ def average_rates(rates: Iterable[Rate | MeanRate]) -> MeanRate:
     )
 
 
-def _sort_key(unit: ExperimentUnit) -> tuple[str, str, str, str, int]:
-    # A seed is -1 for the untuned backbone, since None cannot be compared.
-    return unit.benchmark, unit.question, unit.backbone, unit.method, -1 if unit.seed is None else unit.seed
-
-
 def tabulate_responses(
     rows: Sequence[SettledVerdict], matches: Mapping[str, Label], grid: ExperimentGrid | None = None
 ) -> OutcomeTable:
@@ -257,7 +257,7 @@ def tabulate_responses(
         [_accepted_by_first(semantic, match) for semantic, match in answers],
         *([_in_gap_class(row.verdict, kind) for row in rows] for kind in GAP_CLASSES.values()),
     ]
-    extra = _indicate(labels)
+    extra = indicate_labels(labels)
     joined = MetricIndicators(
         np.hstack([metrics.hits, extra.hits]),
         np.hstack([metrics.counted, extra.counted]),
@@ -294,7 +294,7 @@ def tabulate_switches(rows: Sequence[FamilySwitchScores], methods: Sequence[str]
     grid = derive_grid(units)
     first = [method for method in methods if method in grid.methods]
     ordered = (*first, *(method for method in grid.methods if method not in first))
-    return OutcomeTable.of(units, SWITCH_COLUMNS, _indicate(labels), replace(grid, methods=ordered))
+    return OutcomeTable.of(units, SWITCH_COLUMNS, indicate_labels(labels), replace(grid, methods=ordered))
 
 
 def _rename_method(unit: ExperimentUnit) -> ExperimentUnit:
@@ -319,9 +319,3 @@ def _in_gap_class(verdict: Verdict, kind: FailureClass) -> Label:
             # Aligned, so no path deviation; incomplete or decoupled depends on the missing label.
             return False if kind is FailureClass.PATH_DEVIATION else None
     return verdict.failure_class is kind
-
-
-def _indicate(labels: Sequence[Sequence[Label]]) -> MetricIndicators:
-    hits = np.array([[label is True for label in column] for column in labels], float)
-    counted = np.array([[label is not None for label in column] for column in labels], float)
-    return MetricIndicators(hits.T, counted.T)
