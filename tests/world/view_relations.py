@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from eclose.world.language.questions import parse_question
 from eclose.world.language.steps import parse_trace_claims
-from eclose.world.oracle.alignment import AlignmentTracer
 from eclose.world.oracle.answer_equality import is_same_answer
-from eclose.world.oracle.closure import TracePremises
+from eclose.world.oracle.closure import AlignmentTracer, TracePremises
 from eclose.world.oracle.evidence import find_warranted_answers, parse_evidence_facts
 from eclose.world.oracle.soundness import judge_step_soundness
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 from eclose.errors import UserError
 from eclose.experiments.plan import BootstrapDraws, BootstrapPlan
-from eclose.experiments.report.ablations import AblationResults, summarize_ablations
 from eclose.experiments.report.audit import AuditResults, summarize_audit
 from eclose.experiments.report.claims import Claim, check_claims
 from eclose.experiments.report.evaluator import EvaluatorResults, summarize_evaluator
 from eclose.experiments.report.grid import REFERENCE_METHOD
 from eclose.experiments.report.inputs import RunProvenance, refuse_mixed_runs
 from eclose.experiments.report.main_results import (
+    AblationResults,
     MainResults,
     SwitchResults,
+    summarize_ablations,
     summarize_main_results,
     summarize_switches,
 )

@@ -22,8 +22,7 @@ from eclose.stats.intervals import Estimate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from eclose.experiments.report.ablations import AblationResults
-    from eclose.experiments.report.main_results import MainResults
+    from eclose.experiments.report.main_results import AblationResults, MainResults
     from eclose.experiments.report.outcomes import RateKey
 
 UNTUNED = name_method(UNTUNED_METHOD)

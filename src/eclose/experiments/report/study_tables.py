@@ -33,9 +33,8 @@ from eclose.metrics.rates import Metric
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eclose.experiments.report.ablations import AblationResults
     from eclose.experiments.report.build import ExperimentReport
-    from eclose.experiments.report.main_results import SwitchResults
+    from eclose.experiments.report.main_results import AblationResults, SwitchResults
     from eclose.experiments.report.outcomes import OutcomeTable
     from eclose.experiments.report.training import TrainingCost
 

@@ -20,11 +20,10 @@ from eclose.stats.rates import Rate
 
 if TYPE_CHECKING:
     from eclose.experiments.plan import BootstrapDraws
-    from eclose.experiments.report.ablations import AblationResults
     from eclose.experiments.report.audit import AuditResults
     from eclose.experiments.report.build import ExperimentReport
     from eclose.experiments.report.evaluator import EvaluatorResults
-    from eclose.experiments.report.main_results import SwitchResults
+    from eclose.experiments.report.main_results import AblationResults, SwitchResults
     from eclose.experiments.report.outcomes import OutcomeTable
     from eclose.metrics.judge_against_people import GroupValidation, LabelAgreementRow
 

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from eclose.experiments.plan import BootstrapDraws
-    from eclose.experiments.report.ablations import AblationResults
     from eclose.experiments.report.audit import AuditResults
     from eclose.experiments.report.build import ExperimentReport
+    from eclose.experiments.report.main_results import AblationResults
     from eclose.experiments.report.outcomes import MeanRate
 
 _COLOURS = ("#4a4f5c", "#8db8d9", "#1f6fb2", "#c98a00", "#d55e00", "#3d8b37", "#a3478f", "#8a6d1f")
