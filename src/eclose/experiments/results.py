@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.load import scan_instances
 from eclose.core.identity import content_hash
@@ -40,16 +40,9 @@ if TYPE_CHECKING:
     from eclose.experiments.plan import Plan
 
 
-class PeopleLabels(NamedTuple):
-    """Judged responses with people's verdicts."""
-
-    pairs: list[tuple[SettledVerdict, SettledVerdict]]
-    """The judged response and the row of people's verdict."""
-    not_in_runs: int
-    """Labels of responses outside the experiment."""
-
-
-def read_people_labels(path: Path, judged: Sequence[SettledVerdict]) -> PeopleLabels:
+def read_people_labels(
+    path: Path, judged: Sequence[SettledVerdict]
+) -> tuple[list[tuple[SettledVerdict, SettledVerdict]], int]:
     """Read people's verdicts and find the response of each.
 
     A verdict names its response by the id in the experiment, which ``audit sample`` writes, or by the id in the file
@@ -58,6 +51,9 @@ def read_people_labels(path: Path, judged: Sequence[SettledVerdict]) -> PeopleLa
     Args:
         path: File of people's verdicts.
         judged: Responses of the experiment, with ids of the form ``STAGE/ID``.
+
+    Returns:
+        The judged responses, each with people's verdict, and the number of labels of responses outside the experiment.
 
     Raises:
         UserError: No verdict is on a response of the experiment, or a verdict fits responses of several cells.
@@ -85,7 +81,7 @@ def read_people_labels(path: Path, judged: Sequence[SettledVerdict]) -> PeopleLa
             raise RecordError("has two different verdicts. Adjudicate them.", record=record)
     if not pairs:
         raise UserError(f"{path}: no verdict is on a judged response of this experiment. Check that it belongs here.")
-    return PeopleLabels(list(pairs.values()), not_in_runs)
+    return list(pairs.values()), not_in_runs
 
 
 REPORT_FOLDER = "report"
@@ -181,15 +177,15 @@ def _shorten(digest: str) -> str:
 
 def collect_audit_labels(verdicts: Sequence[SettledVerdict], labels: Path) -> AuditLabels:
     """Read people's verdicts of an audit and join them with those of the judge, in the order of the methods."""
-    people = read_people_labels(labels, verdicts)
+    people, not_in_runs = read_people_labels(labels, verdicts)
     order = {row.response_id: number for number, row in enumerate(verdicts)}
-    pairs = sorted(people.pairs, key=lambda pair: order[pair[0].response_id])
+    pairs = sorted(people, key=lambda pair: order[pair[0].response_id])
     responses = []
     for row, human in pairs:
         unit = locate_response(row)
         unit = unit._replace(method=name_method(unit.method))
         responses.append(AuditedResponse(unit, row.verdict, human.verdict))
-    return AuditLabels(responses=responses, not_in_runs=people.not_in_runs)
+    return AuditLabels(responses=responses, not_in_runs=not_in_runs)
 
 
 def name_response(task: StageTask, id_: str) -> str:
@@ -202,24 +198,23 @@ def _collect_evaluator_labels(
 ) -> EvaluatorLabels | None:
     if experiment.plan.labels is None:
         return None
-    labels = read_people_labels(experiment.plan.labels, judged)
+    labels, not_in_runs = read_people_labels(experiment.plan.labels, judged)
     others = {name: {row.response_id: row.verdict for row in read_judgments(path)} for name, path in judgments.items()}
     judge = experiment.plan.judge
     return EvaluatorLabels(
         name=experiment.judge.get("effort") or judge.model,
         cases=[
             ValidationCase(row.instance_id, row.benchmark or UNKNOWN_GROUP, row.verdict, people.verdict)
-            for row, people in labels.pairs
+            for row, people in labels
         ],
         # Files of other judges name responses as people's labels do, or by their ids in the experiment.
         others={
             name: [
-                verdicts.get(people.response_id) or verdicts.get(row.response_id) or Verdict()
-                for row, people in labels.pairs
+                verdicts.get(people.response_id) or verdicts.get(row.response_id) or Verdict() for row, people in labels
             ]
             for name, verdicts in others.items()
         },
-        not_in_runs=labels.not_in_runs,
+        not_in_runs=not_in_runs,
     )
 
 

@@ -24,7 +24,6 @@ from eclose.experiments.report.main_results import (
 from eclose.experiments.report.outcomes import tabulate_responses, tabulate_switches
 from eclose.experiments.report.training import (
     TrainingCost,
-    UsedSetting,
     list_used_settings,
     summarize_training_cost,
 )
@@ -48,7 +47,8 @@ class ExperimentReport:
     evaluator: EvaluatorResults | None
     audit: AuditResults | None
     cost: TrainingCost | None
-    used_settings: tuple[UsedSetting, ...]
+    used_settings: dict[str, dict[str, tuple[str, ...]]]
+    """Runs by value of every setting that is reported."""
     provenance: RunProvenance
     label_source: str
     validation: str | None

@@ -239,12 +239,9 @@ def _build_switch_settings(outcomes: OutcomeTable, key: str) -> ReportTable:
 
 def _build_hyperparameter_table(report: ExperimentReport) -> ReportTable:
     rows = []
-    for setting in report.used_settings:
-        if len(setting.values) == 1:
-            text = next(iter(setting.values))
-        else:
-            text = "; ".join(f"{value} for {', '.join(runs)}" for value, runs in setting.values.items())
-        rows.append(make_row(setting.name, text))
+    for name, values in report.used_settings.items():
+        texts = [f"{value} for {', '.join(runs)}" for value, runs in values.items()]
+        rows.append(make_row(name, next(iter(values)) if len(values) == 1 else "; ".join(texts)))
     note = "As recorded in the recipes of the runs; settings outside the paper's table only where runs differ."
     return ReportTable(HYPERPARAMETERS_KEY, "Training hyperparameters", ("Setting", "Value"), tuple(rows), note)
 

@@ -66,7 +66,7 @@ def _report_to_dict(report: ExperimentReport) -> dict[str, Any]:
                 for (method, backbone), hours in report.cost.hours.items()
             ],
         },
-        "hyperparameters": {setting.name: dict(setting.values) for setting in report.used_settings},
+        "hyperparameters": report.used_settings,
         "claims": [
             {
                 "title": claim.title,
