@@ -42,11 +42,7 @@ from eclose.training.batching import (
     order_epoch_families,
     take_process_share,
 )
-from eclose.training.complete_checkpoints import (
-    CHECKPOINT_RECIPE_FILE,
-    COMPLETE_MARKER_FILE,
-    remove_safety_checkpoints,
-)
+from eclose.training.complete_checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE, remove_safety_checkpoints
 from eclose.training.config import AUTO
 from eclose.training.log import TrainingLogMeans, install_training_progress
 from eclose.training.loss.e_closure import compute_family_losses

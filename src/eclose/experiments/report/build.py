@@ -22,11 +22,7 @@ from eclose.experiments.report.main_results import (
     summarize_switches,
 )
 from eclose.experiments.report.outcomes import tabulate_responses, tabulate_switches
-from eclose.experiments.report.training import (
-    TrainingCost,
-    list_used_settings,
-    summarize_training_cost,
-)
+from eclose.experiments.report.training import TrainingCost, list_used_settings, summarize_training_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
