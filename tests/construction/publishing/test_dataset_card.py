@@ -118,6 +118,10 @@ def test_names_from_outside_are_only_text():
     assert text.count("\n## ") == render_dataset_card(COUNTS, FILES).count("\n## ")
 
 
+def test_selection_by_verifiers_is_named_as_a_limit():
+    assert "favours what verifiers accept" in " ".join(render_dataset_card(COUNTS, FILES).split())
+
+
 def test_plain_words_stay_as_they_are():
     assert escape_markdown("Qwen/Qwen3-8B: 1.5 of 2 (a, b)") == "Qwen/Qwen3-8B: 1.5 of 2 (a, b)"
 

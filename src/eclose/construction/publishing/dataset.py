@@ -79,6 +79,10 @@ Families measure, and train, whether a model follows its evidence, its question 
 
 > Edited passages are false on purpose. Do not use them as a source of facts.
 
+The families are no random sample of their sources: they are those whose parts passed every check, and parts may have
+been built again until they did, which favours what verifiers accept. Families built by models name these in
+`provenance`.
+
 ## Number of families
 
 {counts}
