@@ -437,11 +437,11 @@ def test_a_resumed_run_keeps_the_precision_that_a_stopwatch_chose(done, family_f
     (out / "sessions.json").write_text(json.dumps([{**session, "dtype": "bfloat16"}]))
     loaded = []
 
-    def load(settings, _):
-        loaded.append(settings.dtype)
+    def load(_name, *, dtype, **_settings):
+        loaded.append(dtype)
         raise UserError("loaded")
 
-    monkeypatch.setattr("eclose.training.run._load_model", load)
+    monkeypatch.setattr("eclose.training.run.load_causal_model", load)
     with pytest.raises(UserError, match="loaded"):
         run_training(family_file, recipe, out, held_out)
     assert loaded == ["bfloat16"]
