@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.result import print_result
 
 from eclose.construction import roles, stages
-from eclose.construction.family_draft import FailedSource, FamilyDraft
+from eclose.construction.parse_candidates import FailedSource, FamilyDraft
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.token_lengths import make_estimating_counter
 from eclose.core.family import Family, FamilyFinding

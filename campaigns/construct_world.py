@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from campaigns.judge_http import serving
 from perf.result import print_result
 
-from eclose.construction.family_draft import FamilyDraft
 from eclose.construction.funnel import PROCESSED
+from eclose.construction.parse_candidates import FamilyDraft
 from eclose.construction.settings import ConstructionStage
 from eclose.core.family import Family
 from eclose.store.ledger.ledger import Ledger

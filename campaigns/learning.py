@@ -42,7 +42,7 @@ from eclose.models.local.transformers_model import TransformersModel
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.records.jsonl import ReadRecord
 from eclose.training.config import EClosureConfig
-from eclose.training.reply_cache import CheckpointReply, build_checkpoint_questions
+from eclose.training.select import CheckpointReply, build_checkpoint_questions
 from eclose.training.switch_test import (
     SWITCH_SEED,
     FamilySwitchScores,

@@ -43,9 +43,9 @@ from eclose.store.records.jsonl import encode_json_line, read_records, write_rec
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.training.config import EClosureConfig
 from eclose.training.trainer import EClosureTrainer
+from eclose.world.files import judge_file_by_oracle
 from eclose.world.make.families import make_world_families
 from eclose.world.make.instances import make_world_items
-from eclose.world.oracle.judge_file import judge_file_by_oracle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,6 +19,12 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
 from perf.result import print_result
+from tests.world.view_relations import (
+    label_step_soundness,
+    trace_establishes_answer,
+    trace_pursues_question,
+    warrants_only_answer,
+)
 
 from eclose.benchmarks.characteristics import characterize_benchmarks
 from eclose.benchmarks.load import scan_instances
@@ -28,12 +34,6 @@ from eclose.store.records.jsonl import unwrap_records
 from eclose.world.make.families import FamilyFunnel, make_world_families
 from eclose.world.make.instances import make_world_items
 from eclose.world.make.shapes import BENCHMARK_PROFILES
-from eclose.world.oracle.view_relations import (
-    label_step_soundness,
-    trace_establishes_answer,
-    trace_pursues_question,
-    warrants_only_answer,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

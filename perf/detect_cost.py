@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.result import print_result
 
 if TYPE_CHECKING:
-    from eclose.detection.verifier.heads import VerifierInput
+    from eclose.detection.verifier.linear import VerifierInput
 
 PROFILES = ("short-hard", "musique")
 FAMILIES = 40
@@ -40,7 +40,7 @@ GROWTH_GOAL = 60
 def make_inputs(profile: str) -> list[VerifierInput]:
     """Return responses to questions of the world: reliable ones and the three kinds of gap."""
     from eclose.core.verdict import FailureClass  # noqa: PLC0415
-    from eclose.detection.verifier.heads import VerifierInput  # noqa: PLC0415
+    from eclose.detection.verifier.linear import VerifierInput  # noqa: PLC0415
     from eclose.world.faulty.broken_responses import FailurePlan, break_response  # noqa: PLC0415
     from eclose.world.make.instances import make_world_item  # noqa: PLC0415
 
@@ -72,8 +72,8 @@ def train(folder: Path) -> Path:
 def measure_speed(verifier_folder: Path, profile: str) -> float:
     """Return responses per CPU second, the best of three passes: other processes only ever slow it down."""
     from eclose.detection.verifier import words  # noqa: PLC0415
-    from eclose.detection.verifier.files import load_verifier  # noqa: PLC0415
-    from eclose.detection.verifier.support_features import index_evidence  # noqa: PLC0415
+    from eclose.detection.verifier.features import index_evidence  # noqa: PLC0415
+    from eclose.detection.verifier.run import load_verifier  # noqa: PLC0415
 
     verifier, inputs = load_verifier(verifier_folder), make_inputs(profile)
     seconds = []

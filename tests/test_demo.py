@@ -16,7 +16,7 @@ from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.protocol import disclosure
 from eclose.protocol.judging import build_judge_prompt
 from eclose.world.oracle import judge as oracle
-from eclose.world.oracle.view_relations import find_warranted_answers
+from eclose.world.oracle.evidence import find_warranted_answers
 
 
 @pytest.fixture(scope="module")

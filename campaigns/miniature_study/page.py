@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from campaigns.miniature_study.variants import REPORT_PREFIX, VARIANTS
 
 from eclose.experiments.cells import Stage
-from eclose.experiments.report.method_names import REFERENCE_METHOD
+from eclose.experiments.report.grid import REFERENCE_METHOD
 from eclose.experiments.results import REPORT_FOLDER
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from eclose.experiments.cells import StageTask
+    from eclose.experiments.cells import ExperimentRun, StageTask
     from eclose.experiments.plan import Plan
-    from eclose.experiments.run_result import ExperimentRun
 
 METHOD = "e_closure"
 REPORT_PREFIX = "variant-"

@@ -104,7 +104,7 @@ def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
 
     loaded = []
     monkeypatch.setattr(TransformersModel, "load", lambda name, **settings: loaded.append((name, settings)) or Model())
-    monkeypatch.setattr("eclose.training.reply_cache.match_any_answer", lambda answer, _: answer == "yes no")
+    monkeypatch.setattr("eclose.training.select.match_any_answer", lambda answer, _: answer == "yes no")
     result = select(run, families, "--model", "elsewhere/tiny", "--batch-tokens", "99")
     assert "   8     100.0     100.0     100.0  100.0           0  selected" in result.output
     ((name, settings),) = loaded

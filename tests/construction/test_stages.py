@@ -11,7 +11,7 @@ import pytest
 from tests.construction.test_check_replies import good, mapped
 from tests.construction.test_parse_candidates import QUESTION, SOURCE, TARGET, VARIATION, step
 
-from eclose.construction.family_draft import FailedSource, FamilyDraft
+from eclose.construction.parse_candidates import FailedSource, FamilyDraft
 from eclose.construction.roles import ConstructionTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import (

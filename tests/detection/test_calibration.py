@@ -26,7 +26,7 @@ from eclose.detection.calibration import (
 )
 from eclose.detection.scores import DetectorBand, DetectorKind
 from eclose.detection.study_statistics import StudyGroup
-from eclose.detection.verifier.heads import VerifierHead
+from eclose.detection.verifier.linear import VerifierHead
 from eclose.errors import SettingError, UserError
 from eclose.store.records.jsonl import write_records
 

@@ -2,14 +2,13 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tests.metrics.setting_rates import average_setting_rates, compute_setting_rates
 
 from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import UserError
 from eclose.metrics.experiment import (
     ExperimentArrays,
-    average_setting_rates,
-    compute_setting_rates,
     get_response_method,
 )
 from eclose.metrics.rates import MAIN_METRICS, Metric, compute_metric_rate

@@ -437,7 +437,7 @@ def test_a_resumed_run_keeps_the_precision_that_a_stopwatch_chose(done, family_f
     (out / "sessions.json").write_text(json.dumps([{**session, "dtype": "bfloat16"}]))
     loaded = []
 
-    def load(model, *, dtype, **settings):
+    def load(_name, *, dtype, **_settings):
         loaded.append(dtype)
         raise UserError("loaded")
 

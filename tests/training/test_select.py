@@ -15,13 +15,15 @@ from eclose.models.local.chat_template import PromptTooLongError
 from eclose.protocol.response_prompt import PromptOrder, format_completion, parse_question_message
 from eclose.stats.rates import Rate
 from eclose.training.complete_checkpoints import Checkpoint, copy_adapter, find_checkpoints
-from eclose.training.reply_cache import CheckpointQuestion, CheckpointReply, build_checkpoint_questions
 from eclose.training.select import (
     CheckpointAccuracy,
+    CheckpointQuestion,
+    CheckpointReply,
     CheckpointReplySettings,
     ScoredCheckpoint,
     Selection,
     TrainingOrigin,
+    build_checkpoint_questions,
     read_training_origin,
     select_checkpoint,
 )

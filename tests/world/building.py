@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jsonschema_rs
 
 from eclose.calls.structured import build_structured_request
-from eclose.construction.family_draft import FamilyDraft
+from eclose.construction.parse_candidates import FamilyDraft
 from eclose.construction.roles import ConstructionTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import (

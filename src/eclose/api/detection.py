@@ -12,8 +12,7 @@ from eclose.detection.local_run import score_responses_locally
 from eclose.detection.run import detect_responses
 from eclose.detection.scores import DetectorKind
 from eclose.detection.settings import ChatDetectorSettings, find_detector_settings
-from eclose.detection.verifier.files import load_verifier
-from eclose.detection.verifier.run import score_responses_with_verifier
+from eclose.detection.verifier.run import load_verifier, score_responses_with_verifier
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:

@@ -124,7 +124,7 @@ def judge(
     force: Force = False,
 ) -> None:
     """Judge responses to the world exactly, from their words; unreadable ones are counted, not guessed."""
-    from eclose.world.oracle.judge_file import judge_file_by_oracle
+    from eclose.world.files import judge_file_by_oracle
 
     result = judge_file_by_oracle(
         responses,

@@ -1,4 +1,4 @@
-"""Parsing of a constructor's replies into views and edits, or into the reason why a reply gives none.
+"""Drafts of families, and parsing of a constructor's replies into views and edits, or into the reason why not.
 
 The constructor names passages, claims and steps; views are assembled here. Unedited passages and the shared beginning
 of two traces are equal because they are the same objects, and do not depend on a model copying them exactly.
@@ -6,18 +6,100 @@ of two traces are equal because they are the same objects, and do not depend on 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.edits import RefusedEdit, TextReplacement, edit_passage
-from eclose.core.family import EvidenceEdit, PassageIntervention, ProofStep, QuestionEdit, View, ViewKind
+from eclose.core.family import (
+    EvidenceEdit,
+    Family,
+    FamilyFinding,
+    FamilyProvenance,
+    PassageIntervention,
+    ProofStep,
+    QuestionEdit,
+    View,
+    ViewKind,
+)
+from eclose.core.instance import Instance
 from eclose.core.response import Step, Trace
 from eclose.protocol.structured import InconsistentReplyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from eclose.core.instance import Instance, Passage
+    from eclose.construction.settings import ConstructionStage
+    from eclose.core.instance import Passage
+
+# All three classes are stored in the ledger of a run: field names are part of its format.
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRejection:
+    """Reason why a candidate was not accepted."""
+
+    stage: str
+    """Origin of the refusal: a role, ``code``, ``gates`` or ``length``."""
+    reason: str
+    """Short reason from a fixed set, by which rejections are counted."""
+    detail: str
+    finding: FamilyFinding | None = None
+    """Judgement behind the refusal, where a model gave one."""
+
+    def __str__(self) -> str:
+        """Return stage and reason, as rejections are counted."""
+        return f"{self.stage}: {self.reason}"
+
+    @property
+    def text(self) -> str:
+        """Stage, reason and detail, as written to the provenance of a family."""
+        return f"{self}: {self.detail}" if self.detail else str(self)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyDraft:
+    """The accepted parts of a family so far."""
+
+    source: Instance
+    support_ids: tuple[str, ...] = ()
+    gold: View | None = None
+    evidence_edits: tuple[EvidenceEdit, ...] = ()
+    question_edit: QuestionEdit | None = None
+    findings: tuple[FamilyFinding, ...] = ()
+    """Findings on the accepted parts, in order."""
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    """Number of attempts by stage; a part that took several is a selection among them."""
+    setbacks: tuple[CandidateRejection, ...] = ()
+    """Setbacks of candidates that were dropped on the way."""
+
+    def add_attempts(
+        self, stage: ConstructionStage, attempts: int, setbacks: tuple[CandidateRejection, ...] = ()
+    ) -> FamilyDraft:
+        """Return the draft with the number of attempts of a stage, and the setbacks of its dropped candidates."""
+        return replace(self, attempts={**self.attempts, stage: attempts}, setbacks=(*self.setbacks, *setbacks))
+
+    def family(self, provenance: FamilyProvenance) -> Family:
+        """Return the complete family."""
+        assert self.gold is not None
+        assert self.question_edit is not None
+        return Family(
+            f"family-{self.source.id}",
+            self.source,
+            self.gold,
+            self.evidence_edits,
+            self.question_edit,
+            self.findings,
+            provenance,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSource:
+    """A source without a family: every candidate of the failed stage, with the reason why it was not accepted."""
+
+    source_id: str
+    setbacks: tuple[CandidateRejection, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.structured import ask_structured
-from eclose.construction.family_draft import CandidateRejection
+from eclose.construction.parse_candidates import CandidateRejection
 from eclose.construction.settings import ConstructSettings
 from eclose.core.family import FamilyFinding
 from eclose.core.family_gates import MIN_SUPPORTING_PASSAGES

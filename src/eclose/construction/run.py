@@ -17,9 +17,9 @@ from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.benchmarks.sampling import DEFAULT_SEED, rank_in_seeded_order
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, run_models_on_records
-from eclose.construction.family_draft import FamilyDraft
 from eclose.construction.funnel import count_funnel_by_dataset
-from eclose.construction.publishing.dataset_card import DatasetCardState, find_dataset_card_state, write_dataset_card
+from eclose.construction.parse_candidates import FamilyDraft
+from eclose.construction.publishing.dataset import DatasetCardState, find_dataset_card_state, write_run_card
 from eclose.construction.roles import ConstructionTeam
 from eclose.construction.settings import ConstructionStage, ConstructSettings
 from eclose.construction.split import is_split_file, split_families
@@ -284,7 +284,7 @@ def _write_derived(folder: Path, *, force: bool) -> None:
     state = find_dataset_card_state(folder)
     # An edited card is never replaced, not even with force: the edits could not be recovered.
     if state in (DatasetCardState.NONE, DatasetCardState.OURS) or (force and state is DatasetCardState.FOREIGN):
-        write_dataset_card(folder)
+        write_run_card(folder)
 
 
 def _refuse_overwriting(step: PipelineStep, *, force: bool) -> None:

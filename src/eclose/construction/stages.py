@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eclose.construction.family_draft import CandidateRejection, FailedSource, FamilyDraft
 from eclose.construction.model_checks import (
     find_passage_indices,
     verify_evidence_edit,
@@ -18,6 +17,9 @@ from eclose.construction.model_checks import (
     verify_target_response,
 )
 from eclose.construction.parse_candidates import (
+    CandidateRejection,
+    FailedSource,
+    FamilyDraft,
     UnusableCandidate,
     find_support_passage_ids,
     parse_evidence_edit,

@@ -1,4 +1,4 @@
-"""Cells of an experiment, the stages of each, and the identity of every stage.
+"""Cells of an experiment, the stages of each, the identity of every stage, and what became of the stages of a run.
 
 A cell is a backbone, a method and a seed. Its stages form a chain, train -> select -> generate -> judge, and
 select -> switch; an untuned backbone has generate -> judge, and switch. The id of a stage is a hash of its resolved
@@ -7,7 +7,7 @@ settings, of the files it reads and of the ids of the stages before it, so it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -269,3 +269,48 @@ def _filter_value(task: StageTask, key: str) -> str:
         return str(getattr(task, key))
     # The seed of an untuned backbone is "None", which no plan lists.
     return str(getattr(task.cell, key))
+
+
+@dataclass(frozen=True)
+class StageProblem:
+    """A stage that was not run to its end, with the reason."""
+
+    task: StageTask
+    problem: str
+
+    @classmethod
+    def of_missing(cls, task: StageTask, missing: StageTask) -> StageProblem:
+        """Return the problem of a stage that needs another one."""
+        return cls(task, f"{missing.stage} of this cell is not finished")
+
+
+@dataclass(frozen=True)
+class RunCallbacks:
+    """Functions that are told the progress of a run."""
+
+    on_stage: Callable[[StageTask, int, int], None]
+    """Called before a stage, with its number among the chosen ones and their total."""
+    on_result: Callable[[StageTask, str | None], None]
+    """Called after a stage, with the reason where it failed."""
+
+
+@dataclass
+class ExperimentRun:
+    """What a run of an experiment did. Every chosen stage is in exactly one of the lists."""
+
+    finished: list[StageTask] = field(default_factory=list)
+    """Stages that were run now."""
+    before: list[StageTask] = field(default_factory=list)
+    """Stages that had been finished before."""
+    failed: list[StageProblem] = field(default_factory=list)
+    """Stages that raised an error."""
+    waiting: list[StageProblem] = field(default_factory=list)
+    """Stages that need a stage that is not finished, or that another process is running."""
+
+    def add(self, task: StageTask, problem: str | None, callbacks: RunCallbacks) -> None:
+        """Record a stage that was run, with the reason where it failed."""
+        if problem is None:
+            self.finished.append(task)
+        else:
+            self.failed.append(StageProblem(task, problem))
+        callbacks.on_result(task, problem)

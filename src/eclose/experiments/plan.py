@@ -1,4 +1,4 @@
-"""Plan of an experiment: one YAML file with backbones, methods, seeds, data and judge."""
+"""Plan of an experiment: one YAML file with backbones, methods, seeds, data, judge and draws of the bootstrap."""
 
 from __future__ import annotations
 
@@ -14,13 +14,36 @@ from pydantic import TypeAdapter, ValidationError
 from eclose.benchmarks.load import scan_instances
 from eclose.core.response import UNTUNED_METHOD
 from eclose.errors import SettingError, UserError
-from eclose.experiments.bootstrap_plan import BootstrapPlan
 from eclose.judging.settings import JudgeSettings
 from eclose.store.records.json_reader import read_json_objects
 from eclose.store.records.yaml_settings import describe_unknown_setting, read_yaml_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootstrapDraws:
+    """Number of resamples and the seed that they are drawn with."""
+
+    resamples: int
+    seed: int
+
+    def __str__(self) -> str:
+        """Return ``5,000 resamples, seed 2027``."""
+        return f"{self.resamples:,} resamples, seed {self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootstrapPlan:
+    """Draws of each kind of interval. Defaults are those of the paper (appendices D.1, D.2, D.5.2, D.6 and D.7)."""
+
+    main: BootstrapDraws = BootstrapDraws(resamples=5_000, seed=2027)
+    ablations: BootstrapDraws = BootstrapDraws(resamples=10_000, seed=2031)
+    switches: BootstrapDraws = BootstrapDraws(resamples=10_000, seed=20260915)
+    audit: BootstrapDraws = BootstrapDraws(resamples=10_000, seed=42)
+    judge: BootstrapDraws = BootstrapDraws(resamples=2_000, seed=42)
+
 
 _CELL_SETTINGS = frozenset({"model", "revision", "dtype", "method", "seed", "learning_rate", "output_dir"})
 """Settings of training that the plan gives under keys of its own."""
@@ -155,15 +178,6 @@ class Plan:
     def switch_input(self) -> str:
         """Key of the file that preferences are tested with."""
         return "development_families" if self.switch_families is None else "switch_families"
-
-    def expected_count(self, key: str) -> int | None:
-        """Return the number of records that the plan states for an input file."""
-        counts = {
-            "train_families": self.train_family_count,
-            "development_families": self.development_family_count,
-            "questions": self.question_count,
-        }
-        return counts.get(key)
 
     def training_settings(self, backbone: Backbone, method: str, seed: int) -> dict[str, Any]:
         """Return the settings of ``eclose train`` for a cell."""

@@ -1,8 +1,8 @@
-"""Results of an experiment, collected from the folders of its finished stages, and its report."""
+"""Results of an experiment, from the folders of its finished stages and people's verdicts, and its report."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,22 +12,17 @@ from eclose.core.identity import content_hash
 from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.core.three_valued import Label
 from eclose.core.verdict import SettledVerdict, Verdict
+from eclose.errors import RecordError, UserError
 from eclose.experiments.cells import SWITCHES_FILE, Stage
 from eclose.experiments.folder import Experiment, load_experiment
-from eclose.experiments.people_labels import read_people_labels
 from eclose.experiments.report.audit import AuditedResponse, AuditLabels
 from eclose.experiments.report.build import ExperimentReport, build_experiment_report
 from eclose.experiments.report.evaluator import EvaluatorLabels
 from eclose.experiments.report.files.write import write_experiment_report
-from eclose.experiments.report.grid import ExperimentGrid
-from eclose.experiments.report.inputs import (
-    ExperimentResults,
-    RunProvenance,
-    TrainingTime,
-)
-from eclose.experiments.report.method_names import REFERENCE_METHOD, name_method
+from eclose.experiments.report.grid import REFERENCE_METHOD, ExperimentGrid, name_method
+from eclose.experiments.report.inputs import ExperimentResults, RunProvenance, TrainingTime
 from eclose.judged_cases import read_judged_cases
-from eclose.judging.validation_file import read_judgments
+from eclose.judging.validation_file import read_judgments, read_people_verdicts
 from eclose.metrics.experiment import locate_response
 from eclose.metrics.judge_against_people import ValidationCase
 from eclose.metrics.summary import UNKNOWN_GROUP
@@ -35,6 +30,7 @@ from eclose.models.adapter_recipe import read_adapter_recipe
 from eclose.store.records.jsonl import read_records
 from eclose.store.runs.folder import FOLDER_MANIFEST
 from eclose.store.runs.manifest import hash_file, read_manifest
+from eclose.store.runs.verify_files import check_verdicts_provenance
 from eclose.training.switch_test import FamilySwitchScores
 
 if TYPE_CHECKING:
@@ -42,6 +38,51 @@ if TYPE_CHECKING:
 
     from eclose.experiments.cells import StageTask
     from eclose.experiments.plan import Plan
+
+
+def read_people_labels(
+    path: Path, judged: Sequence[SettledVerdict]
+) -> tuple[list[tuple[SettledVerdict, SettledVerdict]], int]:
+    """Read people's verdicts and find the response of each.
+
+    A verdict names its response by the id in the experiment, which ``audit sample`` writes, or by the id in the file
+    of responses together with its source; the source may be left out where only one cell has the id.
+
+    Args:
+        path: File of people's verdicts.
+        judged: Responses of the experiment, with ids of the form ``STAGE/ID``.
+
+    Returns:
+        The judged responses, each with people's verdict, and the number of labels of responses outside the experiment.
+
+    Raises:
+        UserError: No verdict is on a response of the experiment, or a verdict fits responses of several cells.
+        RecordError: A response has two verdicts, or a verdict is on another question.
+    """
+    check_verdicts_provenance(path)
+    by_id = {row.response_id: row for row in judged}
+    by_short_id: defaultdict[str, list[SettledVerdict]] = defaultdict(list)
+    for row in judged:
+        by_short_id[row.response_id.partition("/")[2]].append(row)
+    pairs: dict[str, tuple[SettledVerdict, SettledVerdict]] = {}
+    not_in_runs = 0
+    for people in read_people_verdicts(path):
+        same_id = [by_id[people.response_id]] if people.response_id in by_id else by_short_id[people.response_id]
+        rows = [row for row in same_id if people.source is None or row.source == people.source]
+        record = f"response {people.response_id}"
+        if len(rows) > 1:
+            raise UserError(f"{path}: {record} is in {len(rows)} cells. Name the source of the response in its row.")
+        if not rows:
+            not_in_runs += 1
+            continue
+        if rows[0].instance_id != people.instance_id:
+            raise RecordError(f"the verdict is on question {people.instance_id!r}, not on its own.", record=record)
+        if pairs.setdefault(rows[0].response_id, (rows[0], people))[1] != people:
+            raise RecordError("has two different verdicts. Adjudicate them.", record=record)
+    if not pairs:
+        raise UserError(f"{path}: no verdict is on a judged response of this experiment. Check that it belongs here.")
+    return list(pairs.values()), not_in_runs
+
 
 REPORT_FOLDER = "report"
 
@@ -136,15 +177,15 @@ def _shorten(digest: str) -> str:
 
 def collect_audit_labels(verdicts: Sequence[SettledVerdict], labels: Path) -> AuditLabels:
     """Read people's verdicts of an audit and join them with those of the judge, in the order of the methods."""
-    people = read_people_labels(labels, verdicts)
+    people, not_in_runs = read_people_labels(labels, verdicts)
     order = {row.response_id: number for number, row in enumerate(verdicts)}
-    pairs = sorted(people.pairs, key=lambda pair: order[pair[0].response_id])
+    pairs = sorted(people, key=lambda pair: order[pair[0].response_id])
     responses = []
     for row, human in pairs:
         unit = locate_response(row)
         unit = unit._replace(method=name_method(unit.method))
         responses.append(AuditedResponse(unit, row.verdict, human.verdict))
-    return AuditLabels(responses=responses, not_in_runs=people.not_in_runs)
+    return AuditLabels(responses=responses, not_in_runs=not_in_runs)
 
 
 def name_response(task: StageTask, id_: str) -> str:
@@ -157,24 +198,23 @@ def _collect_evaluator_labels(
 ) -> EvaluatorLabels | None:
     if experiment.plan.labels is None:
         return None
-    labels = read_people_labels(experiment.plan.labels, judged)
+    labels, not_in_runs = read_people_labels(experiment.plan.labels, judged)
     others = {name: {row.response_id: row.verdict for row in read_judgments(path)} for name, path in judgments.items()}
     judge = experiment.plan.judge
     return EvaluatorLabels(
         name=experiment.judge.get("effort") or judge.model,
         cases=[
             ValidationCase(row.instance_id, row.benchmark or UNKNOWN_GROUP, row.verdict, people.verdict)
-            for row, people in labels.pairs
+            for row, people in labels
         ],
         # Files of other judges name responses as people's labels do, or by their ids in the experiment.
         others={
             name: [
-                verdicts.get(people.response_id) or verdicts.get(row.response_id) or Verdict()
-                for row, people in labels.pairs
+                verdicts.get(people.response_id) or verdicts.get(row.response_id) or Verdict() for row, people in labels
             ]
             for name, verdicts in others.items()
         },
-        not_in_runs=labels.not_in_runs,
+        not_in_runs=not_in_runs,
     )
 
 

@@ -18,16 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.errors import UserError
-from eclose.experiments.cells import Stage, StageTask
+from eclose.experiments.cells import ExperimentRun, Stage, StageProblem, StageTask
 from eclose.experiments.folder import STAGE_LOG_FILE, StageState, write_failure
-from eclose.experiments.run_result import ExperimentRun, StageProblem
 from eclose.store.records.atomic import AtomicFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from eclose.experiments.cells import RunCallbacks
     from eclose.experiments.folder import Experiment
-    from eclose.experiments.run_result import RunCallbacks
 
 SNAKEFILE = "Snakefile"
 GRACE_SECONDS = 120.0

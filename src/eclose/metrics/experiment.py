@@ -6,7 +6,7 @@ with equal weight. Intervals resample backbones, questions and seeds, with draws
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from eclose.core.response import UNTUNED_METHOD
 from eclose.errors import UserError
-from eclose.metrics.rates import MAIN_METRICS, Metric, MetricIndicators, compute_metric_rate, make_metric_indicators
+from eclose.metrics.rates import MAIN_METRICS, Metric, MetricIndicators, make_metric_indicators
 from eclose.stats.arrays import number_distinct_labels
 from eclose.stats.bootstrap import (
     HierarchicalDesign,
@@ -23,24 +23,18 @@ from eclose.stats.bootstrap import (
     paired_hierarchical_design,
     shared_questions_design,
 )
-from eclose.stats.rates import mean_or_none
 from eclose.stats.resampling import BootstrapReplicates, StratifiedDesign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from eclose.core.verdict import SettledVerdict, Verdict
+    from eclose.core.three_valued import Label
+    from eclose.core.verdict import SettledVerdict
 
 
 def get_response_method(row: SettledVerdict) -> str:
     """Return the method that produced the response."""
     return (row.source.method if row.source else None) or UNTUNED_METHOD
-
-
-def _setting(row: SettledVerdict) -> tuple[str, str, str]:
-    """Return method, benchmark and backbone of a response."""
-    unit = locate_response(row)
-    return unit.method, unit.benchmark, unit.backbone
 
 
 def refuse_missing_seeds(rows: Iterable[SettledVerdict]) -> None:
@@ -60,38 +54,6 @@ def refuse_missing_seeds(rows: Iterable[SettledVerdict]) -> None:
         )
 
 
-def compute_setting_rates(rows: Sequence[SettledVerdict], metric: Metric) -> dict[tuple[str, str, str], float | None]:
-    """Return one metric per (method, benchmark, model): the mean over seeds of the rate of each seed."""
-    runs: defaultdict[tuple[str, str, str], defaultdict[int | None, list[Verdict]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for row in rows:
-        runs[_setting(row)][row.source.seed if row.source else None].append(row.verdict)
-    # A setting with and without seeds cannot be averaged over seeds.
-    mixed = {setting for setting, seeds in runs.items() if None in seeds and len(seeds) > 1}
-    refuse_missing_seeds(row for row in rows if row.source and _setting(row) in mixed)
-    return {
-        # A seed counts once, however many responses of it were judged (appendix D.2).
-        setting: mean_or_none(compute_metric_rate(metric, verdicts).value for verdicts in seeds.values())
-        for setting, seeds in runs.items()
-    }
-
-
-def average_setting_rates(
-    rows: Sequence[SettledVerdict], metrics: Sequence[Metric] = MAIN_METRICS
-) -> dict[str, dict[Metric, float | None]]:
-    """Return the metrics of each method, with every setting of equal weight."""
-    means: defaultdict[str, dict[Metric, float | None]] = defaultdict(dict)
-    for metric in metrics:
-        # Every benchmark-backbone setting counts once.
-        by_method: defaultdict[str, list[float | None]] = defaultdict(list)
-        for (method, _, _), value in compute_setting_rates(rows, metric).items():
-            by_method[method].append(value)
-        for method, settings in by_method.items():
-            means[method][metric] = mean_or_none(settings)
-    return dict(means)
-
-
 class ExperimentUnit(NamedTuple):
     """The position of a response or of a family in an experiment."""
 
@@ -101,6 +63,19 @@ class ExperimentUnit(NamedTuple):
     """None for the untuned backbone."""
     benchmark: str
     question: str
+
+    @property
+    def sort_key(self) -> tuple[str, str, str, str, int]:
+        """The position as a key, so that equal outcomes give equal draws whatever the order of the files."""
+        # A seed is -1 for the untuned backbone, since None cannot be compared.
+        return self.benchmark, self.question, self.backbone, self.method, -1 if self.seed is None else self.seed
+
+
+def indicate_labels(columns: Sequence[Sequence[Label]]) -> MetricIndicators:
+    """Return labels, column by column, as indicators: a hit where a label is true, counted where there is one."""
+    hits = np.array([[label is True for label in column] for column in columns], float)
+    counted = np.array([[label is not None for label in column] for column in columns], float)
+    return MetricIndicators(hits.T, counted.T)
 
 
 def locate_response(row: SettledVerdict) -> ExperimentUnit:

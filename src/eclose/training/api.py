@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
     from eclose.core.family import Family
     from eclose.store.records.jsonl import ReadRecord
-    from eclose.training.forecast import TrainingRunForecast
-    from eclose.training.run import TrainingResult
+    from eclose.training.run import TrainingResult, TrainingRunForecast
     from eclose.training.select import AdaptableModel, Selection, TrainingOrigin
 
 

@@ -7,14 +7,13 @@ that is not finite leaves its comparison unjudged, with the reason, rather than 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
-
-import numpy as np
 
 from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.preference_comparisons import ALL_COMPARISONS, Direction, Edge
@@ -23,17 +22,15 @@ from eclose.core.three_valued import three_valued_and
 from eclose.errors import UserError
 from eclose.likelihood.family_scores import FamilyScores, comparison_side_name
 from eclose.likelihood.render import TOO_LONG_REASON, PathTooLongError
-from eclose.metrics.experiment import ExperimentArrays, ExperimentUnit
-from eclose.metrics.rates import MetricIndicators
-from eclose.stats.arrays import number_distinct_labels
-from eclose.stats.bootstrap import SettingScores, bootstrap_setting_means, shared_questions_design
+from eclose.metrics.experiment import ExperimentArrays, ExperimentUnit, indicate_labels
 from eclose.stats.intervals import Estimate
 from eclose.stats.rates import Rate, mean_or_none
-from eclose.stats.resampling import StratifiedDesign
 from eclose.store.records.jsonl import ReadRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy as np
 
     from eclose.core.family import EvidenceEdit, Family
     from eclose.core.three_valued import Label
@@ -285,19 +282,39 @@ def compare_switch_rates(
 
     Families are resampled within benchmarks, with the same draws for all models (appendix D.7).
     """
-    systems, benchmarks, table = _tabulate(rows)
+    systems = dict.fromkeys(row.system for row in rows)
+    families = {(row.benchmark, row.family_id) for row in rows}
+    counts = Counter((row.system, row.benchmark, row.family_id) for row in rows)
+    pairs = len(systems) * len(families)
+    if unpaired := pairs - sum(count == 1 for count in counts.values()):
+        raise UserError(
+            f"a paired comparison needs every family once for every model; {unpaired} of {pairs} pairs of family "
+            "and model have no row or several. Test all models on the same families."
+        )
     # Every model is scored on the same families, so all share the resampled ones: differences are paired.
-    design = shared_questions_design(benchmarks, backbones=1, seeds=1)
-    replicates = bootstrap_setting_means(table, design, rng=rng, resamples=resamples)
+    units = [ExperimentUnit(row.system, "", None, row.benchmark or UNKNOWN, row.family_id) for row in rows]
+    return _contrast_methods(list(systems), units, rows, rng, resamples)
 
-    def contrast(system: int, edge: int) -> SwitchContrast:
-        column = system * len(Edge) + edge
-        return SwitchContrast(replicates.estimate(column), replicates.difference(column, edge) if system else None)
 
-    return {
-        system: {edge: contrast(number, column) for column, edge in enumerate(Edge)}
-        for number, system in enumerate(systems)
-    }
+def _contrast_methods(
+    methods: list[str],
+    units: Sequence[ExperimentUnit],
+    rows: Sequence[FamilySwitchScores],
+    rng: np.random.Generator,
+    resamples: int,
+) -> dict[str, dict[Edge, SwitchContrast]]:
+    """Return the switch rates of the methods with their gains over the first; draws follow the order of the rows."""
+    indicators = indicate_labels([[row.switched(edge) for row in rows] for edge in Edge])
+    arrays = ExperimentArrays.arrange(units, tuple(Edge), indicators)
+    replicates = arrays.bootstrap_shared_questions(rng=rng, resamples=resamples)
+
+    def contrast(method: str, edge: Edge) -> SwitchContrast:
+        column, first = arrays.column(method, edge), arrays.column(methods[0], edge)
+        return SwitchContrast(
+            replicates.estimate(column), None if column == first else replicates.difference(column, first)
+        )
+
+    return {method: {edge: contrast(method, edge) for edge in Edge} for method in methods}
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,27 +346,19 @@ def pool_switch_rates(
         ExperimentUnit(row.method or UNTUNED_METHOD, row.model or "", row.seed, row.benchmark or UNKNOWN, row.family_id)
         for row in rows
     ]
-    methods = list(dict.fromkeys(unit.method for unit in units))
     # Sorted, so that the draws do not depend on the order of the models.
-    order = sorted(range(len(units)), key=lambda index: _pooled_position(units[index]))
-    labels = [[rows[index].switched(edge) for edge in Edge] for index in order]
-    indicators = MetricIndicators(
-        np.array([[label is True for label in row] for row in labels], float),
-        np.array([[label is not None for label in row] for row in labels], float),
+    order = sorted(range(len(units)), key=lambda index: units[index].sort_key)
+    contrasts = _contrast_methods(
+        list(dict.fromkeys(unit.method for unit in units)),
+        [units[index] for index in order],
+        [rows[index] for index in order],
+        rng,
+        resamples,
     )
-    arrays = ExperimentArrays.arrange([units[index] for index in order], tuple(Edge), indicators)
-    replicates = arrays.bootstrap_shared_questions(rng=rng, resamples=resamples)
-
-    def contrast(method: str, edge: Edge) -> SwitchContrast:
-        column, first = arrays.column(method, edge), arrays.column(methods[0], edge)
-        return SwitchContrast(
-            replicates.estimate(column), None if column == first else replicates.difference(column, first)
-        )
-
     return PooledSwitchRates(
         tuple(dict.fromkeys(unit.backbone for unit in units)),
         tuple(sorted({unit.seed for unit in units if unit.seed is not None})),
-        {method: {edge: contrast(method, edge) for edge in Edge} for method in methods},
+        contrasts,
     )
 
 
@@ -357,30 +366,3 @@ def has_pooled_methods(rows: Sequence[FamilySwitchScores]) -> bool:
     """Return whether some method has several models, so that there is something to pool."""
     systems = {(row.method, row.system) for row in rows}
     return len(systems) > len({method for method, _ in systems})
-
-
-def _pooled_position(unit: ExperimentUnit) -> tuple[str, str, str, str, int]:
-    # A seed is -1 for the untuned backbone, since None cannot be compared.
-    return unit.benchmark, unit.question, unit.backbone, unit.method, -1 if unit.seed is None else unit.seed
-
-
-def _tabulate(rows: Sequence[FamilySwitchScores]) -> tuple[list[str], StratifiedDesign, SettingScores]:
-    """Return the models, the benchmark of each family, and a table with a column for every edge of every model."""
-    system, systems = number_distinct_labels([row.system for row in rows])
-    family, families = number_distinct_labels([(row.benchmark, row.family_id) for row in rows])
-    shape = (len(families), len(systems), len(Edge))
-    # hits and counted are (families, systems, edges); filled counts the rows of each (family, system).
-    hits, counted, filled = np.zeros(shape), np.zeros(shape), np.zeros(shape[:2], np.intp)
-    for at, row in zip(zip(family, system, strict=True), rows, strict=True):
-        labels = [row.switched(edge) for edge in Edge]
-        hits[at] = [label is True for label in labels]
-        counted[at] = [label is not None for label in labels]
-        filled[at] += 1
-    if unpaired := int((filled != 1).sum()):
-        raise UserError(
-            f"a paired comparison needs every family once for every model; {unpaired} of {filled.size} pairs of family "
-            "and model have no row or several. Test all models on the same families."
-        )
-    flat = (1, 1, len(families), -1)  # (backbones, seeds, families, systems * edges)
-    benchmark, _ = number_distinct_labels([name for name, _ in families])
-    return systems, StratifiedDesign(benchmark), SettingScores(hits.reshape(flat), counted.reshape(flat))

@@ -42,14 +42,10 @@ from eclose.training.batching import (
     order_epoch_families,
     take_process_share,
 )
-from eclose.training.complete_checkpoints import (
-    CHECKPOINT_RECIPE_FILE,
-    COMPLETE_MARKER_FILE,
-    remove_safety_checkpoints,
-)
+from eclose.training.complete_checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE, remove_safety_checkpoints
 from eclose.training.config import AUTO
 from eclose.training.log import TrainingLogMeans, install_training_progress
-from eclose.training.loss.family_losses import compute_family_losses
+from eclose.training.loss.e_closure import compute_family_losses
 from eclose.training.model_card import render_model_card
 from eclose.training.objective import TrainingMethod, build_objective
 

@@ -73,8 +73,7 @@ def test_a_run_becomes_two_splits_and_a_card(folder):
 def test_a_file_becomes_one_split(folder):
     _, out = export(folder / "development.jsonl")
     assert back(out / "data/train-00000.parquet") == (folder / "development.jsonl").read_bytes()
-    # Made by the world, as the manifest of the whole says.
-    assert "| seed | 42 |" in (out / "README.md").read_text()
+    assert "| world-short-easy | 1 | 1 |" in (out / "README.md").read_text()
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from eclose.experiments.cells import ResolvedBackbone, Stage
 from eclose.experiments.folder import Experiment, write_experiment_plan
 from eclose.experiments.plan import parse_plan
 from eclose.store.records.jsonl import read_records, write_records
-from eclose.world.oracle.judge_file import judge_file_by_oracle
+from eclose.world.files import judge_file_by_oracle
 
 ROOT = Path(__file__).parents[3]
 EXIT_CODES = {0, 2, 3, 75, 100, 101}

@@ -1,56 +1,34 @@
-"""The card of families: front matter that a hub reads, tables that hold, and nothing told that is not known."""
+"""The card of families: front matter that a hub reads, numbers that were counted, and licences that are known."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from eclose.construction.publishing.dataset_card import (
-    FIELDS,
+from eclose.construction.publishing.dataset import (
+    LICENCES,
+    DatasetCardState,
     escape_markdown,
+    find_dataset_card_state,
     name_size_category,
     render_dataset_card,
-    write_dataset_card,
+    write_run_card,
 )
-from eclose.construction.publishing.dataset_facts import (
-    LICENCES,
-    SYNTHETIC_DATASETS,
-    AuditSummary,
-    DatasetCardFacts,
-    find_dataset_licence,
-)
-from eclose.core.family import Family
+from eclose.errors import RecordError
+from eclose.store.records.jsonl import write_records
 from eclose.world.make.confusable_shapes import CONFUSABLE_BENCHMARK_PROFILES
+from eclose.world.make.families import make_world_families
 from eclose.world.make.shapes import BENCHMARK_PROFILES, SHORT_BENCHMARK_PROFILES
 
-FACTS = DatasetCardFacts(
-    counts={"HotpotQA": {"train": 9, "validation": 1}, "MuSiQue": {"train": 1_800, "validation": 200}},
-    files={"train": "train.jsonl", "validation": "development.jsonl"},
-    maker="models",
-    funnel={
-        "HotpotQA": {"Sources": 30, "Screened": 20, "Packed": 10},
-        "MuSiQue": {"Sources": 5_000, "Screened": 2_500, "Packed": 2_000},
-    },
-    rejected={"screen": {"unique": 3, "warranted": 2_507}, "target": {"soundness": 1}},
-    constructor="openai/gpt-5.6-sol",
-    verifier="anthropic/claude-5",
-    reverifier="openai/gpt-5.6-sol",
-    attempts=1,
-    guidelines={"screen_seed": "sha256:ab"},
-    token_limit=8_192,
-    settings={"edits": 2, "limit": None},
-    inputs={"instances.jsonl": "sha256:cd"},
-    licences={name: find_dataset_licence(name) for name in ("HotpotQA", "MuSiQue")},
-    version="9.9.9",
-)
+COUNTS = {"train": {"HotpotQA": 9, "MuSiQue": 1_800}, "validation": {"HotpotQA": 1, "MuSiQue": 200}}
+FILES = {"train": "train.jsonl", "validation": "development.jsonl"}
 
 
-def front(facts):
-    return yaml.safe_load(render_dataset_card(facts).split("---\n")[1])
+def front(text):
+    return yaml.safe_load(text.split("---\n")[1])
 
 
 def tables(text):
@@ -69,20 +47,10 @@ def tables(text):
     return tables_found
 
 
-def table(facts, *head):
-    (rows,) = (rows for rows in tables(render_dataset_card(facts)) if rows[0][: len(head)] == list(head))
-    return rows[1:]
-
-
-def prose(facts):
-    return " ".join(render_dataset_card(facts).split())
-
-
-def test_the_front_matter_is_what_a_hub_reads():
-    assert front(FACTS) == {
+def test_front_matter_is_what_a_hub_reads():
+    assert front(render_dataset_card(COUNTS, FILES)) == {
         "pretty_name": "Counterfactual families",
         "license": ["cc-by-4.0", "cc-by-sa-4.0"],
-        "language": ["en"],
         "task_categories": ["question-answering", "text-generation"],
         "tags": ["eclose", "multi-hop", "counterfactual", "reasoning"],
         "size_categories": ["1K<n<10K"],
@@ -105,136 +73,53 @@ def test_sizes(families, named):
     assert name_size_category(families) == named
 
 
-def test_an_unknown_source_has_no_licence_and_no_language():
-    facts = replace(
-        FACTS,
-        counts={**FACTS.counts, "ours": {"train": 1}},
-        licences={**FACTS.licences, "ours": find_dataset_licence("ours")},
-    )
-    assert front(facts)["license"] == ["cc-by-4.0", "cc-by-sa-4.0", "unknown"]
-    assert "language" not in front(facts)
-    assert ["ours", "unknown: look it up where the sources come from"] in table(facts, "source", "licence")
+def test_families_are_counted_by_dataset_and_split_with_sums():
+    counts, _ = tables(render_dataset_card(COUNTS, FILES))
+    assert counts == [
+        ["dataset", "train", "validation", "all"],
+        ["HotpotQA", "9", "1", "10"],
+        ["MuSiQue", "1,800", "200", "2,000"],
+        ["all", "1,809", "201", "2,010"],
+    ]
 
 
-def test_only_profiles_of_the_world_are_ours():
-    assert find_dataset_licence("world-2wiki").id == "apache-2.0"
-    assert find_dataset_licence("world-news").id == "unknown"
-    assert set(LICENCES) == {"HotpotQA", "MuSiQue", "2WikiMultiHopQA"}
+def test_unknown_source_has_no_licence():
+    text = render_dataset_card({"train": {"HotpotQA": 9, "ours": 1}}, {})
+    assert front(text)["license"] == ["cc-by-sa-4.0", "unknown"]
+    assert tables(text)[1] == [["source", "licence"], ["HotpotQA", "cc-by-sa-4.0"], ["ours", "unknown"]]
+    assert "configs" not in front(text)
+    assert front(render_dataset_card({}, {}))["license"] == ["unknown"]
+
+
+def test_licences_are_of_the_benchmarks_and_of_the_profiles_of_the_world():
     profiles = (
         *BENCHMARK_PROFILES.values(),
         *SHORT_BENCHMARK_PROFILES.values(),
         *CONFUSABLE_BENCHMARK_PROFILES.values(),
     )
-    assert {f"world-{profile.name}" for profile in profiles} == SYNTHETIC_DATASETS
-
-
-def test_share_alike_is_said_where_it_binds():
-    sentence = "must carry the same licence"
-    assert sentence in render_dataset_card(FACTS)
-    assert sentence not in render_dataset_card(replace(FACTS, counts={"MuSiQue": {"train": 1}}))
-
-
-def test_counts_and_funnel_with_their_sums():
-    assert table(FACTS, "dataset", "train") == [
-        ["HotpotQA", "9", "1", "10"],
-        ["MuSiQue", "1,800", "200", "2,000"],
-        ["all", "1,809", "201", "2,010"],
-    ]
-    assert table(FACTS, "dataset", "Sources")[-1] == ["all", "5,030", "2,520", "2,010"]
-
-
-def test_what_was_not_counted_is_a_dash_and_has_no_sum():
-    funnel = {"HotpotQA": {"Sources": 30, "Packed": 10}, "MuSiQue": {"Sources": 50, "Screened": 0, "Packed": 2_000}}
-    rows = table(replace(FACTS, funnel=funnel), "dataset", "Sources")
-    assert rows == [["HotpotQA", "30", "10", "–"], ["MuSiQue", "50", "2,000", "0"], ["all", "80", "2,010", "–"]]
-
-
-def test_files_that_do_not_hold_what_the_funnel_ends_with():
-    assert "they were changed or truncated" not in prose(FACTS)
-    cut = replace(FACTS, counts={"HotpotQA": {"train": 9}})
-    assert "The last column says 2,010, and the files hold 9: they were changed or truncated" in prose(cut)
-
-
-def test_refusals_by_part_the_most_frequent_first():
-    rows = [["screen", "warranted", "2,507"], ["screen", "unique", "3"], ["target", "soundness", "1"]]
-    assert table(FACTS, "part", "reason") == rows
-
-
-def test_who_wrote_and_who_checked():
-    assert table(FACTS, "", "model") == [
-        ["wrote responses and edits", "openai/gpt-5.6-sol"],
-        ["screened and verified", "anthropic/claude-5"],
-        ["verified the finished families", "openai/gpt-5.6-sol"],
-    ]
-    assert "the constructor's own family (openai/gpt-5.6-sol)" in render_dataset_card(FACTS)
-    alone = replace(FACTS, reverifier=None)
-    assert table(alone, "", "model")[-1] == ["verified the finished families", "–"]
-    assert "own family" not in render_dataset_card(alone)
-    assert "Finished families were not checked a second time." in render_dataset_card(alone)
-
-
-def test_trying_again_is_a_limit():
-    assert "Every part was attempted once." in render_dataset_card(FACTS)
-    assert "attempted up to 3 times" in render_dataset_card(replace(FACTS, attempts=3))
-    assert "number of attempts at each part is not recorded" in render_dataset_card(replace(FACTS, attempts=None))
-
-
-def test_how_tokens_were_counted():
-    assert "longer than 8,192 tokens; estimated from characters" in prose(FACTS)
-    assert "counted with the tokenizer of Qwen/Qwen3-8B." in prose(replace(FACTS, tokenizer="Qwen/Qwen3-8B"))
-    assert "tokens" not in prose(replace(FACTS, token_limit=None)).partition("## Fields")[0]
-
-
-def test_an_audit_is_told_of_only_where_there_was_one():
-    assert "- Not audited" in render_dataset_card(FACTS)
-    text = prose(replace(FACTS, audit=AuditSummary("audit-report.json", 300, 0)))
-    assert "People audited a sample of 300 families; for the results see audit-report.json in the folder" in text
-    assert "Not audited" not in text
-    assert "of which 7 are not settled;" in prose(replace(FACTS, audit=AuditSummary("audit-report.json", 300, 7)))
-
-
-def test_what_nobody_recorded_is_said_to_be_unknown():
-    facts = DatasetCardFacts(counts={"ours": {"train": 2}})
-    text = render_dataset_card(facts)
-    for sentence in (
-        "It is not recorded how these families were made.",
-        "It is not recorded which models wrote and checked them.",
-        "Rejections are not recorded.\n",
-        "it is unknown what was checked",
-        "- Not audited",
-    ):
-        assert sentence in text
-    assert front(facts)["license"] == ["unknown"]
-    assert "configs" not in front(facts)
-
-
-def test_every_field_has_words():
-    assert set(FIELDS) == {field.name for field in fields(Family)}
+    world = {f"world-{profile.name}" for profile in profiles}
+    assert set(LICENCES) == {"HotpotQA", "MuSiQue", "2WikiMultiHopQA"} | world
+    assert {LICENCES[name] for name in world} == {"apache-2.0"}
 
 
 NASTY = "a|b](http://x.y) `c` *d*\n# e <img src=x> _f_ {{ g }} \u202e @h"
 
 
 def test_names_from_outside_are_only_text():
-    facts = replace(
-        FACTS,
-        counts={NASTY: {"train": 1}},
-        constructor=NASTY,
-        rejected={NASTY: {NASTY: 1}},
-        inputs={NASTY: NASTY},
-        settings={NASTY: NASTY},
-        guidelines={NASTY: NASTY},
-        licences={NASTY: find_dataset_licence(NASTY)},
-    )
+    text = render_dataset_card({"train": {NASTY: 1}}, {"train": NASTY})
     escaped = NASTY.replace("\n", "\\n").replace("\u202e", "\\u202e")
-    assert table(facts, "dataset", "train") == [[escaped, "1", "1"]]
-    assert table(facts, "part", "reason") == [[escaped, escaped, "1"]]
-    tokens = MarkdownIt("commonmark").enable("table").parse(render_dataset_card(facts).split("---\n", 2)[2])
+    assert tables(text)[0][1] == [escaped, "1", "1"]
+    assert tables(text)[1][1] == [escaped, "unknown"]
+    assert front(text)["configs"][0]["data_files"] == [{"split": "train", "path": NASTY}]
+    tokens = MarkdownIt("commonmark").enable("table").parse(text.split("---\n", 2)[2])
     kinds = {child.type for token in tokens if token.type == "inline" for child in token.children}
-    # Our own text has code spans; none of what came from outside is markup.
+    # Our own text has a code span; none of what came from outside is markup.
     assert kinds <= {"text", "text_special", "softbreak", "code_inline"}
-    assert render_dataset_card(facts).count("\n## ") == render_dataset_card(FACTS).count("\n## ")
-    assert front(facts)["pretty_name"] == "Counterfactual families"
+    assert text.count("\n## ") == render_dataset_card(COUNTS, FILES).count("\n## ")
+
+
+def test_selection_by_verifiers_is_named_as_a_limit():
+    assert "favours what verifiers accept" in " ".join(render_dataset_card(COUNTS, FILES).split())
 
 
 def test_plain_words_stay_as_they_are():
@@ -243,22 +128,40 @@ def test_plain_words_stay_as_they_are():
 
 def test_sections_stand_apart():
     """A heading or a table that follows a paragraph without a blank line would be read as part of it."""
-    for facts in (FACTS, replace(FACTS, maker="world"), replace(FACTS, maker=None), replace(FACTS, tokenizer="t")):
-        lines = render_dataset_card(facts).split("---\n", 2)[2].splitlines()
-        for before, line in pairwise(lines):
-            if line.startswith("## ") or (line.startswith("|") and not before.startswith("|")):
-                assert before == "", line
-        assert "\n\n\n" not in render_dataset_card(facts)
+    lines = render_dataset_card(COUNTS, FILES).split("---\n", 2)[2].splitlines()
+    for before, line in pairwise(lines):
+        if line.startswith("## ") or (line.startswith("|") and not before.startswith("|")):
+            assert before == "", line
 
 
-def test_training_is_told_with_the_files_that_are_there():
-    assert "eclose train train.jsonl --development development.jsonl --out" in render_dataset_card(FACTS)
-    whole = replace(FACTS, files={"train": "data/train-*.parquet"})
-    assert 'load_dataset("path/to/this/folder")' in render_dataset_card(whole)
-    assert "eclose train path/to/this/folder --out" in render_dataset_card(whole)
-    assert "train.jsonl" not in render_dataset_card(whole)
+@pytest.fixture
+def run(tmp_path):
+    families = list(islice(make_world_families("short-easy", 7), 3))
+    write_records(tmp_path / "train.jsonl", families[:2])
+    write_records(tmp_path / "development.jsonl", families[2:])
+    return tmp_path
 
 
-def test_it_is_written_under_the_name_a_hub_shows(tmp_path):
-    write_dataset_card(tmp_path, FACTS)
-    assert (tmp_path / "README.md").read_text() == render_dataset_card(FACTS)
+def test_card_of_a_run_counts_its_splits(run):
+    write_run_card(run)
+    counts = {"train": {"world-short-easy": 2}, "validation": {"world-short-easy": 1}}
+    assert (run / "README.md").read_text() == render_dataset_card(counts, FILES)
+    assert find_dataset_card_state(run) is DatasetCardState.OURS
+    with (run / "README.md").open("a") as file:
+        file.write("mine")
+    assert find_dataset_card_state(run) is DatasetCardState.EDITED
+
+
+def test_split_without_families_is_no_file_to_load(run):
+    (run / "development.jsonl").write_text("")
+    write_run_card(run)
+    text = (run / "README.md").read_text()
+    assert front(text)["configs"][0]["data_files"] == [{"split": "train", "path": "train.jsonl"}]
+    assert tables(text)[0] == [["dataset", "train", "validation", "all"], ["world-short-easy", "2", "0", "2"]]
+
+
+def test_line_that_cannot_be_read_is_not_passed_over(run):
+    with (run / "train.jsonl").open("a") as file:
+        file.write("{\n")
+    with pytest.raises(RecordError, match="line 3"):
+        write_run_card(run)

@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eclose import Passage
-from eclose.detection.verifier.features import SHORTCUT_FEATURES, alignment_features, closure_features
-from eclose.detection.verifier.support_features import find_evidence_steps, index_evidence, support_features
+from eclose.detection.verifier.features import (
+    SHORTCUT_FEATURES,
+    alignment_features,
+    closure_features,
+    find_evidence_steps,
+    index_evidence,
+    support_features,
+)
 from eclose.detection.verifier.words import collect_words, find_names, parse_text
 
 QUESTION = "Where was the director of Moonstruck born?"

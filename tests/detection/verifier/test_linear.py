@@ -10,11 +10,12 @@ import pytest
 
 from eclose import Passage
 from eclose.detection.verifier.features import SHORTCUT_FEATURES
-from eclose.detection.verifier.heads import VerifierHead, VerifierInput
 from eclose.detection.verifier.linear import (
     FEATURE_NAMES,
     LinearHead,
     LinearVerifier,
+    VerifierHead,
+    VerifierInput,
     fit_linear_head,
     parse_linear_verifier,
     select_features,

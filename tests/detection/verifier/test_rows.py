@@ -10,7 +10,7 @@ from tests.detection.verifier.family_making import CROSSED_QUESTION, QUESTION, m
 from eclose import Family, Trace, View
 from eclose.core.answers import match_answer
 from eclose.core.family import QuestionEdit, ViewKind
-from eclose.detection.verifier.heads import VerifierHead
+from eclose.detection.verifier.linear import VerifierHead
 from eclose.detection.verifier.rows import (
     RowEdit,
     RowPairing,

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.detection.verifier.family_making import make_family
 
-from eclose.detection.verifier.controls import FOLDS
-from eclose.detection.verifier.files import load_verifier
-from eclose.detection.verifier.heads import VerifierHead, VerifierInput
+from eclose.detection.verifier.linear import VerifierHead, VerifierInput
 from eclose.detection.verifier.rows import RowEdit, build_verifier_rows
-from eclose.detection.verifier.training import TrainedVerifier, train_linear_verifier, train_verifier
+from eclose.detection.verifier.run import load_verifier
+from eclose.detection.verifier.training import FOLDS, TrainedVerifier, train_linear_verifier, train_verifier
 from eclose.errors import UserError
 from eclose.store.records.jsonl import write_records
 from eclose.store.runs.manifest import hash_file, read_manifest

@@ -10,7 +10,7 @@ from tests.paper.printed import BACKBONES, DATASETS, cells
 
 from eclose.core.verdict import Verdict
 from eclose.errors import UserError
-from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
+from eclose.experiments.plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.audit import AuditedResponse, AuditLabels, summarize_audit
 from eclose.experiments.report.people_tables import build_audit_tables
 from eclose.metrics.experiment import ExperimentUnit

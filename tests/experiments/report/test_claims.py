@@ -9,7 +9,7 @@ import pytest
 from tests.experiments.report.paper_results import paper_results
 
 from eclose.core.response import UNTUNED_METHOD
-from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
+from eclose.experiments.plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
 from eclose.experiments.report.claims import Claim, ClaimComparison, ClaimOutcome
 from eclose.experiments.report.study_tables import build_experiment_tables

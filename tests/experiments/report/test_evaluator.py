@@ -11,7 +11,7 @@ from tests.paper.derivations.evaluator import confusion
 from tests.paper.printed import DATASETS, RESPONSES, cells
 
 from eclose.core.verdict import Verdict
-from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
+from eclose.experiments.plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
 from eclose.experiments.report.evaluator import EvaluatorLabels, summarize_evaluator
 from eclose.experiments.report.files.to_json import render_experiment_json

@@ -10,7 +10,7 @@ from tests.experiments.report.test_small_grid import RUNS
 from eclose.core.preference_comparisons import Direction, Edge
 from eclose.core.response import ResponseSource
 from eclose.core.verdict import SettledVerdict, Verdict
-from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
+from eclose.experiments.plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
 from eclose.experiments.report.evaluator import summarize_evaluator
 from eclose.experiments.report.inputs import ExperimentResults

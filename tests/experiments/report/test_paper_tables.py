@@ -11,7 +11,7 @@ import pytest
 from tests.experiments.report.paper_results import paper_results
 from tests.paper.printed import BACKBONES, DATASETS, METHODS, cells
 
-from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
+from eclose.experiments.plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
 from eclose.experiments.report.files.documents import (
     list_report_statements,

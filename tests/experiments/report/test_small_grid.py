@@ -14,7 +14,7 @@ from eclose.core.preference_comparisons import Direction, Edge
 from eclose.core.response import ResponseSource
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import UserError
-from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
+from eclose.experiments.plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
 from eclose.experiments.report.files.documents import (
     render_experiment_latex,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cache, partial
 
+from tests.metrics.setting_rates import compute_setting_rates
+
 from eclose.core.verdict import FailureClass, Verdict
-from eclose.metrics.experiment import compute_setting_rates
 from eclose.metrics.rates import Metric, compute_metric_rate, count_response_composition
 from eclose.stats.rates import Rate, mean_or_none
 

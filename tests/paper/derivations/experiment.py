@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from tests.metrics.setting_rates import average_setting_rates, compute_setting_rates
+
 from eclose.core.response import UNTUNED_METHOD
-from eclose.metrics.experiment import average_setting_rates, compute_setting_rates
 from eclose.metrics.rates import MAIN_METRICS, Metric, compute_metric_rate
 from eclose.stats.rates import sample_sd_or_none
 

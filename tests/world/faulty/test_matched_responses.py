@@ -23,8 +23,8 @@ from eclose.world.language import relations as rel
 from eclose.world.language.questions import ComparisonQuestion, SameValueQuestion
 from eclose.world.make.confusable_shapes import CONFUSABLE_BENCHMARK_PROFILES
 from eclose.world.make.instances import make_world_item, make_world_items
-from eclose.world.oracle.alignment import AlignmentTracer
 from eclose.world.oracle.answer_equality import is_same_answer
+from eclose.world.oracle.closure import AlignmentTracer
 from eclose.world.oracle.judge import judge_by_oracle
 from eclose.world.oracle.soundness import judge_step_soundness
 

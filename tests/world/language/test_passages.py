@@ -5,9 +5,17 @@ from random import Random
 import pytest
 
 from eclose.world.language import relations as rel
-from eclose.world.language.fillers import BY_KIND, POOLS, draw_filler_sentence, is_filler_sentence
 from eclose.world.language.names import GENRES
-from eclose.world.language.passages import _DATED, _OPENINGS, parse_passage_facts, write_entity_passage
+from eclose.world.language.passages import (
+    _DATED,
+    _OPENINGS,
+    BY_KIND,
+    POOLS,
+    draw_filler_sentence,
+    is_filler_sentence,
+    parse_passage_facts,
+    write_entity_passage,
+)
 from eclose.world.language.phrases import capitalise_sentence, replace_an_by_a
 from eclose.world.language.relations import COMPARISON_WORDS, RELATIONS, TYPE_WORDS
 from eclose.world.language.scene_facts import FactStatement, QuestionScene, WorldEntity

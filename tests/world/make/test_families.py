@@ -8,6 +8,14 @@ from difflib import SequenceMatcher
 from itertools import islice
 
 import pytest
+from tests.world.view_relations import (
+    find_minimal_support,
+    label_step_soundness,
+    trace_establishes_answer,
+    trace_pursues_question,
+    warrants_answer,
+    warrants_only_answer,
+)
 
 from eclose import Family, ViewKind, check_family
 from eclose.core.instance import Instance
@@ -17,14 +25,6 @@ from eclose.store.records.strict_json import parse_json_object
 from eclose.world.make.families import FamilyFunnel, make_world_families, make_world_family
 from eclose.world.make.instances import make_world_item
 from eclose.world.oracle.judge import judge_by_oracle
-from eclose.world.oracle.view_relations import (
-    find_minimal_support,
-    label_step_soundness,
-    trace_establishes_answer,
-    trace_pursues_question,
-    warrants_answer,
-    warrants_only_answer,
-)
 
 PROFILES = ("2wiki", "musique", "hotpot")
 COUNT = 25

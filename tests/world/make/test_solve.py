@@ -20,6 +20,7 @@ from eclose.world.language.claims import (
 )
 from eclose.world.language.phrases import RelationPhrase
 from eclose.world.language.questions import LookupQuestion, parse_question
+from eclose.world.language.steps import parse_trace_claims
 from eclose.world.make.solve import (
     SolutionMove,
     solve_question,
@@ -30,7 +31,6 @@ from eclose.world.make.solve import (
 )
 from eclose.world.oracle.answer_equality import is_same_answer
 from eclose.world.oracle.evidence import EvidenceFacts
-from eclose.world.oracle.view_relations import parse_trace_claims
 
 TEXTS = (
     ("Paper Lighthouse", "Paper Lighthouse is a 1971 drama film directed by Tomas Rell."),

@@ -4,8 +4,8 @@ import pytest
 
 from eclose.core.response import Trace
 from eclose.world.language.questions import parse_question
-from eclose.world.oracle.alignment import AlignmentTracer
-from eclose.world.oracle.view_relations import parse_trace_claims
+from eclose.world.language.steps import parse_trace_claims
+from eclose.world.oracle.closure import AlignmentTracer
 
 MOTHER = "Who is the mother of the director of Paper Lighthouse?"
 EARLIER = "Which film was released first, Paper Lighthouse or Silent Orchard?"

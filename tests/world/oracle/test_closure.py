@@ -4,8 +4,8 @@ import pytest
 
 from eclose.core.response import Trace
 from eclose.world.language.questions import parse_question
+from eclose.world.language.steps import parse_trace_claims
 from eclose.world.oracle.closure import ABSTENTION_ANSWER, TracePremises, find_extreme_option
-from eclose.world.oracle.view_relations import parse_trace_claims
 
 MOTHER = "Who is the mother of the director of Paper Lighthouse?"
 OLDER = "Which film's director is older, Paper Lighthouse or Silent Orchard?"

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from tests.world.building import funnel, through, world_model
 
-from eclose.construction.family_draft import FamilyDraft
+from eclose.construction.parse_candidates import FamilyDraft
 from eclose.construction.roles import ConstructionTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import build_evidence_edits, build_question_edit, build_target_response, screen_source

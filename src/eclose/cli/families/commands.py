@@ -22,7 +22,7 @@ from eclose.protocol.response_prompt import PromptOrder
 from eclose.training.row_formats import ExportedEdits, ExportRowFormat
 
 if TYPE_CHECKING:
-    from eclose.construction.validate_families import FamilyValidation
+    from eclose.construction.model_checks import FamilyValidation
 
 FAILED = 1
 """Exit code where a family does not pass."""
@@ -53,7 +53,7 @@ def validate(
     Checks that need understanding (is a step sound, does the trace answer the question) are for people: see eclose
     families audit. Exits with 1 where a family does not pass, and with 3 where a record cannot be read.
     """
-    from eclose.construction.validate_families import validate_families
+    from eclose.construction.model_checks import validate_families
 
     validation = validate_families(
         families, tokenizer=tokenizer, max_length=max_length, hub=hub, wrap=show_record_count

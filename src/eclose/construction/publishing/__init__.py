@@ -1,1 +1,1 @@
-"""Publishing of families: data card, licences of the sources, and Parquet tables for dataset hubs."""
+"""Publishing of families: data card, and Parquet tables for dataset hubs."""

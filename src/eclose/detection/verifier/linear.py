@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eclose.core.identity import content_hash
-from eclose.detection.verifier.features import SHORTCUT_FEATURES, Features, alignment_features, closure_features
-from eclose.detection.verifier.heads import HeadScores, VerifierHead, VerifierInput
-from eclose.detection.verifier.support_features import find_evidence_steps, index_evidence, support_features
+from eclose.core.instance import Passage
+from eclose.detection.verifier.features import (
+    SHORTCUT_FEATURES,
+    Features,
+    alignment_features,
+    closure_features,
+    find_evidence_steps,
+    index_evidence,
+    support_features,
+)
 from eclose.errors import UserError
 from eclose.stats.arrays import Floats
 
@@ -24,6 +32,33 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eclose.stats.arrays import Flags
+
+
+class VerifierHead(StrEnum):
+    """Dependencies that a verifier scores."""
+
+    SUPPORT = "support"
+    """Evidence to step: whether every step follows from the passages."""
+    ALIGNMENT = "alignment"
+    """Question to trace: whether the trace pursues what was asked. Never sees the submitted answer."""
+    CLOSURE = "closure"
+    """Trace to answer: whether the trace establishes the submitted answer."""
+
+
+HeadScores = dict[VerifierHead, float]
+"""Probability that each dependency holds; low values mean failure. A head that cannot be scored is absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierInput:
+    """The parts of a response and its question that a verifier reads."""
+
+    question: str
+    steps: tuple[str, ...]
+    answer: str
+    evidence: tuple[Passage, ...] = ()
+    """Passages; read by the support head alone."""
+
 
 FORMAT_VERSION = 1
 """Version of the file; raised where a feature changes its meaning, so that old weights are not used with it."""

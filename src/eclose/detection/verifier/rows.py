@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from eclose.core.answers import match_answer, normalize_answer
-from eclose.detection.verifier.heads import VerifierHead, VerifierInput
+from eclose.detection.verifier.linear import VerifierHead, VerifierInput
 from eclose.detection.verifier.words import find_dates, find_names, find_numbers
 from eclose.errors import UserError
 
@@ -114,6 +114,11 @@ class _FamilyRows:
     ) -> VerifierRow:
         return VerifierRow(self.family.id, head, edit, label, row_input, pairing)
 
+    def _closure_row(
+        self, label: bool, row_input: VerifierInput, edit: RowEdit, pairing: RowPairing = RowPairing.MATCHED
+    ) -> VerifierRow:
+        return self._row(VerifierHead.CLOSURE, label, row_input, pairing, edit)
+
     # Alignment: the square of two questions and two traces, so that no question or trace gives its label away.
 
     def _alignment_rows(self) -> Iterator[VerifierRow]:
@@ -155,15 +160,9 @@ class _FamilyRows:
             ):
                 if row_input is None:
                     continue
-                yield self._row(VerifierHead.CLOSURE, True, row_input, RowPairing.MATCHED, edit)
+                yield self._closure_row(True, row_input, edit)
                 if crossed is not None:
-                    yield self._row(
-                        VerifierHead.CLOSURE,
-                        False,
-                        replace(row_input, answer=crossed),
-                        RowPairing.CROSSED_ANSWER,
-                        edit,
-                    )
+                    yield self._closure_row(False, replace(row_input, answer=crossed), edit, RowPairing.CROSSED_ANSWER)
             yield from self._stopped_short(view, matched)
             yield from self._replaced_answers(view, matched)
             yield from self._reached_answers(view, matched)
@@ -182,9 +181,9 @@ class _FamilyRows:
             return
         for view, crossed in ((gold, other), (other, gold)):
             row_input = VerifierInput(crossed.question, view.trace.texts, view.answer)
-            yield self._row(VerifierHead.CLOSURE, True, row_input, RowPairing.CROSSED_QUESTION, RowEdit.UNEDITED)
+            yield self._closure_row(True, row_input, RowEdit.UNEDITED, RowPairing.CROSSED_QUESTION)
             row_input = replace(row_input, answer=crossed.answer)
-            yield self._row(VerifierHead.CLOSURE, False, row_input, RowPairing.CROSSED_BOTH, RowEdit.UNEDITED)
+            yield self._closure_row(False, row_input, RowEdit.UNEDITED, RowPairing.CROSSED_BOTH)
 
     def _drop_conclusions(self, view: View, matched: VerifierInput) -> VerifierInput | None:
         """Cut a trace behind its last fact, which leaves the answer established; None without such conclusions."""
@@ -201,9 +200,7 @@ class _FamilyRows:
         if last_fact is None or last_fact == 0 or last_fact + 1 >= len(view.trace):
             return
         steps = view.trace.texts[: self.rng.randint(1, last_fact)]
-        yield self._row(
-            VerifierHead.CLOSURE, False, replace(matched, steps=steps), RowPairing.MATCHED, RowEdit.TRUNCATED
-        )
+        yield self._closure_row(False, replace(matched, steps=steps), RowEdit.TRUNCATED)
 
     def _replaced_answers(self, view: View, matched: VerifierInput) -> Iterator[VerifierRow]:
         """Yield the right answer in other words and a wrong hop or other option, both varied in the same ways."""
@@ -214,13 +211,7 @@ class _FamilyRows:
         right = self.rng.choice([view.answer, *aliases])
         for answer, label in ((right, True), (self.rng.choice(wrong), False)):
             variant = self.rng.choice(_vary_wording(answer))
-            yield self._row(
-                VerifierHead.CLOSURE,
-                label,
-                replace(matched, answer=variant),
-                RowPairing.MATCHED,
-                RowEdit.REPLACED_ANSWER,
-            )
+            yield self._closure_row(label, replace(matched, answer=variant), RowEdit.REPLACED_ANSWER)
 
     def _reached_answers(self, view: View, matched: VerifierInput) -> Iterator[VerifierRow]:
         """Yield the right and a wrong answer behind the facts, and the name that a part of the facts ends with."""
@@ -238,13 +229,7 @@ class _FamilyRows:
             (stopped.input, reached[-1], False),
         ):
             variant = self.rng.choice([answer, *_vary_wording(answer)])
-            yield self._row(
-                VerifierHead.CLOSURE,
-                label,
-                replace(row_input, answer=variant),
-                RowPairing.MATCHED,
-                RowEdit.TRUNCATED_AND_REPLACED,
-            )
+            yield self._closure_row(label, replace(row_input, answer=variant), RowEdit.TRUNCATED_AND_REPLACED)
 
     # Support: the square of two bodies of evidence and the steps in which their traces differ.
 

@@ -1,4 +1,4 @@
-"""Score all responses of a run with a verifier.
+"""The folder of a verifier, and the scores of all responses of a run by it.
 
 Responses are read in batches and scored in this process, so memory does not grow with their number. There is no ledger:
 a verifier is faster than one, and an interrupted run begins anew.
@@ -6,16 +6,19 @@ a verifier is faster than one, and an interrupted run begins anew.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eclose.calls.run import RunOptions, RunResult
 from eclose.detection.scores import DetectorKind, DetectorScore, Unscored, score_file_name
-from eclose.detection.verifier.heads import VerifierHead, VerifierInput
+from eclose.detection.verifier.linear import LinearVerifier, VerifierHead, VerifierInput, parse_linear_verifier
+from eclose.errors import UserError
 from eclose.response_tasks import ResponseTask, ResponseTasks
 from eclose.store.ledger.rows import RunUsage
+from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.store.runs.manifest import read_manifest
@@ -25,8 +28,49 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from eclose.detection.verifier.heads import HeadScores
-    from eclose.detection.verifier.linear import LinearVerifier
+    from eclose.detection.verifier.linear import HeadScores
+
+VERIFIER_FILE = "verifier.json"
+
+
+def refuse_used_folder(folder: Path) -> None:
+    """Raise UserError where a folder exists and has content."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder}: exists and is not an empty folder. Name another folder with --out.")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON values atomically and readably."""
+    with AtomicFile(path) as file:
+        file.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+
+
+def save_linear_verifier(verifier: LinearVerifier, folder: Path) -> None:
+    """Write a linear verifier into its folder."""
+    write_json(folder / VERIFIER_FILE, verifier.to_json())
+
+
+def load_verifier(folder: Path) -> LinearVerifier:
+    """Load a verifier from the folder that training wrote.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        UserError: The folder holds no verifier, or one of another release.
+    """
+    path = folder / VERIFIER_FILE
+    if not path.is_file():
+        raise UserError(f"{folder}: holds no {VERIFIER_FILE}. Name a folder that eclose verifier train wrote.")
+    try:
+        document = json.loads(path.read_bytes())
+        kind = document["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: is no verifier ({error}).") from error
+    if kind == "linear":
+        return parse_linear_verifier(document, str(path))
+    raise UserError(f"{path}: is of the unknown kind {kind!r}. It was trained by another release.")
+
 
 BATCH_RESPONSES = 256
 """Responses scored at a time."""

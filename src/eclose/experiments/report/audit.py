@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eclose.errors import UserError
-from eclose.experiments.report.method_names import REFERENCE_METHOD
+from eclose.experiments.report.grid import REFERENCE_METHOD
 from eclose.metrics.judge_against_people import JudgeAgreementReport, ValidationCase, validate_judge
 from eclose.metrics.rates import MAIN_METRICS, Metric, MetricIndicators, make_metric_indicators
 from eclose.stats.arrays import Floats, number_distinct_labels
@@ -22,7 +22,7 @@ from eclose.stats.resampling import StratifiedDesign
 
 if TYPE_CHECKING:
     from eclose.core.verdict import Verdict
-    from eclose.experiments.bootstrap_plan import BootstrapDraws
+    from eclose.experiments.plan import BootstrapDraws
     from eclose.metrics.experiment import ExperimentUnit
     from eclose.stats.arrays import Indices
 

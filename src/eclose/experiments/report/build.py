@@ -7,22 +7,22 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from eclose.errors import UserError
-from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
-from eclose.experiments.report.ablations import AblationResults, summarize_ablations
+from eclose.experiments.plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.audit import AuditResults, summarize_audit
 from eclose.experiments.report.claims import Claim, check_claims
 from eclose.experiments.report.evaluator import EvaluatorResults, summarize_evaluator
+from eclose.experiments.report.grid import REFERENCE_METHOD
 from eclose.experiments.report.inputs import RunProvenance, refuse_mixed_runs
-from eclose.experiments.report.main_results import MainResults, summarize_main_results
-from eclose.experiments.report.method_names import REFERENCE_METHOD
-from eclose.experiments.report.outcomes import tabulate_responses, tabulate_switches
-from eclose.experiments.report.switches import SwitchResults, summarize_switches
-from eclose.experiments.report.training import (
-    TrainingCost,
-    UsedSetting,
-    list_used_settings,
-    summarize_training_cost,
+from eclose.experiments.report.main_results import (
+    AblationResults,
+    MainResults,
+    SwitchResults,
+    summarize_ablations,
+    summarize_main_results,
+    summarize_switches,
 )
+from eclose.experiments.report.outcomes import tabulate_responses, tabulate_switches
+from eclose.experiments.report.training import TrainingCost, list_used_settings, summarize_training_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,8 @@ class ExperimentReport:
     evaluator: EvaluatorResults | None
     audit: AuditResults | None
     cost: TrainingCost | None
-    used_settings: tuple[UsedSetting, ...]
+    used_settings: dict[str, dict[str, tuple[str, ...]]]
+    """Runs by value of every setting that is reported."""
     provenance: RunProvenance
     label_source: str
     validation: str | None

@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING
 
 from eclose.core.preference_comparisons import Edge
 from eclose.core.response import UNTUNED_METHOD
-from eclose.experiments.report.compared_rates import ComparedRates
-from eclose.experiments.report.method_names import REFERENCE_METHOD, name_method
-from eclose.experiments.report.outcomes import COUNTERFACTUAL, ORIGINAL
-from eclose.experiments.report.switches import SwitchResults, name_switch_column
+from eclose.experiments.report.grid import REFERENCE_METHOD, name_method
+from eclose.experiments.report.main_results import SwitchResults, name_switch_column
+from eclose.experiments.report.outcomes import COUNTERFACTUAL, ORIGINAL, ComparedRates
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from eclose.experiments.report.ablations import AblationResults
-    from eclose.experiments.report.compared_rates import RateKey
-    from eclose.experiments.report.main_results import MainResults
+    from eclose.experiments.report.main_results import AblationResults, MainResults
+    from eclose.experiments.report.outcomes import RateKey
 
 UNTUNED = name_method(UNTUNED_METHOD)
 SUPERVISED = (name_method("sft"), name_method("cf_sft"))

@@ -21,7 +21,7 @@ from eclose.metrics.judges_compared import JudgeComparison, TwoJudgesCase, compa
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eclose.experiments.bootstrap_plan import BootstrapDraws
+    from eclose.experiments.plan import BootstrapDraws
 
 EVALUATOR_LABELS = {
     JudgedLabel.CORRECTNESS: "Correctness",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -13,26 +14,64 @@ from eclose.core.preference_comparisons import Direction, Edge
 from eclose.core.response import UNTUNED_METHOD
 from eclose.core.verdict import FailureClass
 from eclose.errors import UserError
-from eclose.experiments.report.grid import ExperimentGrid, MissingResponses, derive_grid, find_missing_responses
-from eclose.experiments.report.method_names import name_method
+from eclose.experiments.report.grid import (
+    ExperimentGrid,
+    MissingResponses,
+    derive_grid,
+    find_missing_responses,
+    name_method,
+)
 from eclose.metrics.experiment import (
     ExperimentArrays,
     ExperimentUnit,
+    indicate_labels,
     locate_response,
     refuse_missing_seeds,
 )
 from eclose.metrics.rates import Metric, MetricIndicators, make_metric_indicators
 from eclose.stats.arrays import number_distinct_labels, sum_by_group
-from eclose.stats.intervals import Interval
+from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rates import Rate, mean_or_none
+from eclose.stats.resampling import BootstrapReplicates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from eclose.core.three_valued import Label
     from eclose.core.verdict import SettledVerdict, Verdict
-    from eclose.stats.intervals import Estimate
     from eclose.training.switch_test import FamilySwitchScores
+
+RateKey: TypeAlias = tuple[str, str]
+"""Method and column of a rate."""
+
+
+@dataclass(frozen=True)
+class ComparedRates:
+    """Rates by method and column, with the resamples they share where every run of the grid is there."""
+
+    rates: Mapping[str, Mapping[str, MeanRate]]
+    arrays: ExperimentArrays | None = None
+    replicates: BootstrapReplicates | None = None
+
+    def __contains__(self, key: RateKey) -> bool:
+        return key[1] in self.rates.get(key[0], {})
+
+    def rate(self, key: RateKey) -> MeanRate:
+        """Return a rate."""
+        return self.rates[key[0]][key[1]]
+
+    def subtract(self, first: RateKey, second: RateKey) -> Estimate:
+        """Return the first rate minus the second; without interval where nothing was resampled."""
+        if self.arrays is None or self.replicates is None:
+            return Estimate(subtract_rates(self.rate(first), self.rate(second)), None)
+        # Draws are shared by all methods, so the difference is taken resample by resample.
+        return self.replicates.difference(self.arrays.column(*first), self.arrays.column(*second))
+
+
+def subtract_rates(first: MeanRate, second: MeanRate) -> float | None:
+    """Return the difference of two rates; None where one of them is undefined."""
+    return None if first.value is None or second.value is None else first.value - second.value
+
 
 ALL_METRICS = (
     Metric.ACCURACY,
@@ -168,8 +207,7 @@ class OutcomeTable:
         """Return the outcomes as arrays for the bootstrap; the order of the rows does not matter."""
         chosen = tuple(columns or self.columns)
         at = [self.columns.index(column) for column in chosen]
-        # Sorted, so that equal outcomes give equal draws whatever the order of the files.
-        order = sorted(range(len(self.units)), key=lambda index: _sort_key(self.units[index]))
+        order = sorted(range(len(self.units)), key=lambda index: self.units[index].sort_key)
         hits, counted = (part[np.ix_(order, at)] for part in self.indicators)
         return ExperimentArrays.arrange([self.units[index] for index in order], chosen, MetricIndicators(hits, counted))
 
@@ -199,11 +237,6 @@ def average_rates(rates: Iterable[Rate | MeanRate]) -> MeanRate:
     )
 
 
-def _sort_key(unit: ExperimentUnit) -> tuple[str, str, str, str, int]:
-    # A seed is -1 for the untuned backbone, since None cannot be compared.
-    return unit.benchmark, unit.question, unit.backbone, unit.method, -1 if unit.seed is None else unit.seed
-
-
 def tabulate_responses(
     rows: Sequence[SettledVerdict], matches: Mapping[str, Label], grid: ExperimentGrid | None = None
 ) -> OutcomeTable:
@@ -224,7 +257,7 @@ def tabulate_responses(
         [_accepted_by_first(semantic, match) for semantic, match in answers],
         *([_in_gap_class(row.verdict, kind) for row in rows] for kind in GAP_CLASSES.values()),
     ]
-    extra = _indicate(labels)
+    extra = indicate_labels(labels)
     joined = MetricIndicators(
         np.hstack([metrics.hits, extra.hits]),
         np.hstack([metrics.counted, extra.counted]),
@@ -261,7 +294,7 @@ def tabulate_switches(rows: Sequence[FamilySwitchScores], methods: Sequence[str]
     grid = derive_grid(units)
     first = [method for method in methods if method in grid.methods]
     ordered = (*first, *(method for method in grid.methods if method not in first))
-    return OutcomeTable.of(units, SWITCH_COLUMNS, _indicate(labels), replace(grid, methods=ordered))
+    return OutcomeTable.of(units, SWITCH_COLUMNS, indicate_labels(labels), replace(grid, methods=ordered))
 
 
 def _rename_method(unit: ExperimentUnit) -> ExperimentUnit:
@@ -286,9 +319,3 @@ def _in_gap_class(verdict: Verdict, kind: FailureClass) -> Label:
             # Aligned, so no path deviation; incomplete or decoupled depends on the missing label.
             return False if kind is FailureClass.PATH_DEVIATION else None
     return verdict.failure_class is kind
-
-
-def _indicate(labels: Sequence[Sequence[Label]]) -> MetricIndicators:
-    hits = np.array([[label is True for label in column] for column in labels], float)
-    counted = np.array([[label is not None for label in column] for column in labels], float)
-    return MetricIndicators(hits.T, counted.T)

@@ -14,16 +14,16 @@ from eclose.diagnosis.report.number_format import (
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell
 from eclose.experiments.report.audit import ALL_METHODS, LabelSource
 from eclose.experiments.report.evaluator import EVALUATOR_LABELS
+from eclose.experiments.report.grid import REFERENCE_METHOD
 from eclose.experiments.report.main_results import LOWER_IS_BETTER
-from eclose.experiments.report.method_names import REFERENCE_METHOD
-from eclose.experiments.report.tables import make_gain_cell, rank_displayed_values
+from eclose.experiments.report.tables import make_gain_cell, make_row, rank_displayed_values
 from eclose.metrics.judge_against_people import JudgedLabel
 from eclose.metrics.rates import MAIN_METRICS, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eclose.experiments.bootstrap_plan import BootstrapDraws
+    from eclose.experiments.plan import BootstrapDraws
     from eclose.experiments.report.audit import AuditResults
     from eclose.experiments.report.evaluator import EvaluatorResults
     from eclose.metrics.judge_against_people import GroupValidation, JudgeAgreementReport
@@ -56,16 +56,16 @@ def build_agreement_table(key: str, title: str, agreement: JudgeAgreementReport,
         row = agreement.overall.rows[label]
         unjudged = (f"+{row.unjudged:,} unjudged",) if row.unjudged else ()
         rows.append(
-            (
-                ReportTableCell(name),
+            make_row(
+                name,
                 ReportTableCell(f"{row.n:,}", unjudged),
-                ReportTableCell(f"{row.failures:,}"),
+                f"{row.failures:,}",
                 make_percent_cell(row.scores.agreement),
                 make_score_cell(row.scores.failure_f1),
                 make_percent_cell(row.scores.balanced_accuracy),
                 make_score_cell(row.scores.kappa),
                 make_gain_cell(row.scores.failure_difference),
-                ReportTableCell(f"{row.misses:,} / {row.false_alarms:,}"),
+                f"{row.misses:,} / {row.false_alarms:,}",
             )
         )
     heads = ("Label", "n", "n0", "Agreement", "F1_0", "BAcc", "Kappa", "Δp0", "Misses / false alarms")
@@ -74,10 +74,7 @@ def build_agreement_table(key: str, title: str, agreement: JudgeAgreementReport,
 
 def _build_bias_table(evaluator: EvaluatorResults, intervals: str) -> ReportTable:
     groups = {**evaluator.agreement.datasets, "All (pooled)": evaluator.agreement.overall}
-    rows = tuple(
-        (ReportTableCell(name), ReportTableCell(f"{group.responses:,}"), *_make_bias_cells(group))
-        for name, group in groups.items()
-    )
+    rows = tuple(make_row(name, f"{group.responses:,}", *_make_bias_cells(group)) for name, group in groups.items())
     note = f"Rate by the evaluator minus rate by people, in points. {_PEOPLE} {intervals}"
     return ReportTable("evaluator-bias", "Evaluator bias by dataset", ("Dataset", "n", "ΔTRR", "ΔLGG"), rows, note)
 
@@ -93,17 +90,17 @@ def _build_judges_table(evaluator: EvaluatorResults, intervals: str) -> ReportTa
     for name, group in evaluator.judges.items():
         gap, largest = group.rows[JudgedLabel.GAP].scores, group.largest_failure_difference
         rows.append(
-            (
-                ReportTableCell(name),
-                ReportTableCell(f"{group.responses:,}"),
+            make_row(
+                name,
+                f"{group.responses:,}",
                 make_percent_cell(group.mean_agreement),
                 make_score_cell(group.mean_failure_f1),
-                ReportTableCell(format_percent(largest, decimals=2)),
+                format_percent(largest, decimals=2),
                 *_make_bias_cells(group),
                 make_percent_cell(gap.failure_precision),
                 make_percent_cell(gap.failure_recall),
                 make_score_cell(gap.failure_f1),
-                ReportTableCell(f"{evaluator.inconsistent[name]:,}"),
+                f"{evaluator.inconsistent[name]:,}",
             )
         )
     gap_heads = tuple(f"LGG {name}" for name in ("precision", "recall", "F1"))
@@ -118,7 +115,7 @@ def _build_judges_table(evaluator: EvaluatorResults, intervals: str) -> ReportTa
 
 def _build_judge_gains_table(evaluator: EvaluatorResults, intervals: str) -> ReportTable:
     rows = tuple(
-        (ReportTableCell(name), make_gain_cell(gain.mean_agreement), make_score_gain_cell(gain.mean_failure_f1))
+        make_row(name, make_gain_cell(gain.mean_agreement), make_score_gain_cell(gain.mean_failure_f1))
         for name, gain in evaluator.gains.items()
     )
     note = (
@@ -142,9 +139,9 @@ def build_audit_tables(audit: AuditResults, draws: BootstrapDraws) -> Iterator[R
     yield build_agreement_table("audit-agreement", "Audit: evaluator against people", audit.agreement, note)
     yield _build_audit_rates(audit, size)
     rows = tuple(
-        (
-            ReportTableCell(method),
-            ReportTableCell(f"{audit.compared[method][Metric.TRACE_RELIABILITY_RATE]:,}"),
+        make_row(
+            method,
+            f"{audit.compared[method][Metric.TRACE_RELIABILITY_RATE]:,}",
             *(make_gain_cell(differences[metric]) for metric in _AUDIT_METRICS),
         )
         for method, differences in audit.differences.items()
@@ -157,7 +154,7 @@ def build_audit_tables(audit: AuditResults, draws: BootstrapDraws) -> Iterator[R
     yield ReportTable("audit-differences", "Audit: automated minus human rates", heads, rows, note)
     if audit.gains:
         rows = tuple(
-            (ReportTableCell(method), *(make_gain_cell(gains[metric]) for metric in _AUDIT_METRICS))
+            make_row(method, *(make_gain_cell(gains[metric]) for metric in _AUDIT_METRICS))
             for method, gains in audit.gains.items()
         )
         note = f"{REFERENCE_METHOD} minus each method under people's labels, in points. {intervals} {size}"
@@ -187,7 +184,7 @@ def _build_audit_rates(audit: AuditResults, size: str) -> ReportTable:
                     details.insert(0, f"({rates[metric].hits:,})")
                 text = format_percent(rates[metric].value, decimals=2)
                 cells.append(ReportTableCell(text, tuple(details), rank=rank))
-            rows.append((ReportTableCell(method), ReportTableCell(source.value), *cells))
+            rows.append(make_row(method, source.value, *cells))
     note = f"Percent; LGG with its count. Best under people's labels bold. {size} A cell with + has unjudged responses."
     heads = ("Method", "Labels", *map(str, MAIN_METRICS))
     return ReportTable("audit-results", "Audit: rates under both kinds of labels", heads, tuple(rows), note)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from eclose.core.preference_comparisons import Edge
 from eclose.diagnosis.report.number_format import DASH
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell
-from eclose.experiments.report.method_names import REFERENCE_METHOD
+from eclose.experiments.report.grid import REFERENCE_METHOD
+from eclose.experiments.report.main_results import name_switch_column
 from eclose.experiments.report.outcomes import (
     ALL_METRICS,
     COUNTERFACTUAL,
@@ -18,13 +19,13 @@ from eclose.experiments.report.outcomes import (
     SWITCHED,
 )
 from eclose.experiments.report.people_tables import build_audit_tables, build_evaluator_tables
-from eclose.experiments.report.switches import name_switch_column
 from eclose.experiments.report.tables import (
     build_main_tables,
     describe_sizes,
     make_gain_cell,
     make_mean_cell,
     make_rate_cell,
+    make_row,
     rank_rows,
 )
 from eclose.metrics.rates import Metric
@@ -32,10 +33,9 @@ from eclose.metrics.rates import Metric
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eclose.experiments.report.ablations import AblationResults
     from eclose.experiments.report.build import ExperimentReport
+    from eclose.experiments.report.main_results import AblationResults, SwitchResults
     from eclose.experiments.report.outcomes import OutcomeTable
-    from eclose.experiments.report.switches import SwitchResults
     from eclose.experiments.report.training import TrainingCost
 
 HYPERPARAMETERS_KEY = "hyperparameters"
@@ -69,7 +69,7 @@ def build_experiment_tables(report: ExperimentReport) -> tuple[ReportTable, ...]
 def _build_claims_table(report: ExperimentReport) -> ReportTable | None:
     rows: list[tuple[ReportTableCell, ...]] = []
     for claim in report.claims:
-        rows.append((ReportTableCell(f"{claim.title} {claim.outcome.capitalize()}."),))
+        rows.append(make_row(f"{claim.title} {claim.outcome.capitalize()}."))
         for comparison in claim.comparisons:
             name, outcome, size = map(ReportTableCell, (comparison.name, comparison.outcome, f"{comparison.n:,}"))
             rows.append((name, outcome, make_gain_cell(comparison.difference), size))
@@ -95,12 +95,9 @@ def _build_ablation_tables(report: ExperimentReport, ablation: AblationResults) 
     # The paper marks the best value of a column alone.
     best = [[int(rank == 1) for rank in row_ranks] for row_ranks in ranks]
     rows = tuple(
-        (
-            ReportTableCell(variant),
-            *(
-                make_mean_cell(rate, decimals=2, rank=rank, n=runs)
-                for rate, rank in zip(values, row_ranks, strict=True)
-            ),
+        make_row(
+            variant,
+            *(make_mean_cell(rate, rank=rank, n=runs) for rate, rank in zip(values, row_ranks, strict=True)),
         )
         for variant, values, row_ranks in zip(ablation.rates, rates, best, strict=True)
     )
@@ -110,9 +107,9 @@ def _build_ablation_tables(report: ExperimentReport, ablation: AblationResults) 
         yield _build_ablation_gains(report, ablation)
     columns = (MATCH, *ALL_METRICS)
     seeds = tuple(
-        (
-            ReportTableCell(variant),
-            ReportTableCell(str(seed)),
+        make_row(
+            variant,
+            str(seed),
             *(make_rate_cell(outcomes.pool(variant, backbone, seed, column), size) for column in columns),
         )
         for variant in ablation.rates
@@ -130,7 +127,7 @@ def _build_ablation_failures(
     """Return the classes of the gap as shares of all responses."""
     columns = (MATCH, *GAP_CLASSES, Metric.GAP_RATE)
     rows = tuple(
-        (ReportTableCell(variant), *(make_mean_cell(values[column], decimals=2, n=runs) for column in columns))
+        make_row(variant, *(make_mean_cell(values[column], n=runs) for column in columns))
         for variant, values in ablation.rates.items()
     )
     note = f"{pooled}, then averaged. PD, IR and AD are shares of all responses and sum to LGG. {report.labels}"
@@ -140,9 +137,9 @@ def _build_ablation_failures(
 
 def _build_ablation_gains(report: ExperimentReport, ablation: AblationResults) -> ReportTable:
     rows = tuple(
-        (
-            ReportTableCell(gain.variant),
-            ReportTableCell(str(gain.metric or DASH)),
+        make_row(
+            gain.variant,
+            str(gain.metric or DASH),
             *map(make_gain_cell, (gain.metric_gain, gain.reliability_gain, gain.gap_reduction)),
         )
         for gain in ablation.gains
@@ -164,12 +161,11 @@ def _build_ablation_gains(report: ExperimentReport, ablation: AblationResults) -
 def _build_ablation_datasets(report: ExperimentReport, ablation: AblationResults) -> ReportTable:
     outcomes = ablation.outcomes
     rows = tuple(
-        (
-            ReportTableCell(variant),
+        make_row(
+            variant,
             *(
                 make_mean_cell(
                     outcomes.average_seeds(variant, ablation.backbone, benchmark, column),
-                    decimals=2,
                     n=size * len(outcomes.grid.seeds_of(variant)),
                 )
                 for benchmark, size in outcomes.grid.benchmarks.items()
@@ -190,8 +186,7 @@ def _build_switch_tables(report: ExperimentReport, switches: SwitchResults, key:
     grid, sizes = outcomes.grid, describe_sizes(outcomes, "families")
     if switches.gains:
         rows = tuple(
-            (ReportTableCell(str(edge)), *(make_gain_cell(gains[edge]) for gains in switches.gains.values()))
-            for edge in Edge
+            make_row(str(edge), *(make_gain_cell(gains[edge]) for gains in switches.gains.values())) for edge in Edge
         )
         intervals = (
             f"Brackets: 95 % intervals over families and seeds ({report.bootstrap.switches})."
@@ -204,10 +199,10 @@ def _build_switch_tables(report: ExperimentReport, switches: SwitchResults, key:
         )
         yield ReportTable(f"{key}-gains", "Gains in dependency control", ("Edge", *switches.gains), rows, note)
     rows = tuple(
-        (
-            ReportTableCell(method),
+        make_row(
+            method,
             *(
-                make_mean_cell(switches.rates[method][column], decimals=2, n=grid.count_responses(method))
+                make_mean_cell(switches.rates[method][column], n=grid.count_responses(method))
                 for column in SWITCH_COLUMNS
             ),
         )
@@ -225,18 +220,17 @@ def _build_switch_settings(outcomes: OutcomeTable, key: str) -> ReportTable:
     grid = outcomes.grid
     rows: list[tuple[ReportTableCell, ...]] = []
     for backbone in grid.backbones:
-        rows.append((ReportTableCell(backbone),))
+        rows.append(make_row(backbone))
         for method in grid.methods:
             cells = [
                 make_mean_cell(
                     outcomes.average_seeds(method, backbone, benchmark, name_switch_column(edge)),
-                    decimals=2,
                     n=size * len(grid.seeds_of(method)),
                 )
                 for benchmark, size in grid.benchmarks.items()
                 for edge in Edge
             ]
-            rows.append((ReportTableCell(method), *cells))
+            rows.append(make_row(method, *cells))
     heads = ("Method", *(str(edge) for _ in grid.benchmarks for edge in Edge))
     spans = (("", 1), *((benchmark, len(Edge)) for benchmark in grid.benchmarks))
     note = f"Percent, means over seeds. {describe_sizes(outcomes, 'families')} {_SWITCH_LABELS}"
@@ -245,12 +239,9 @@ def _build_switch_settings(outcomes: OutcomeTable, key: str) -> ReportTable:
 
 def _build_hyperparameter_table(report: ExperimentReport) -> ReportTable:
     rows = []
-    for setting in report.used_settings:
-        if len(setting.values) == 1:
-            text = next(iter(setting.values))
-        else:
-            text = "; ".join(f"{value} for {', '.join(runs)}" for value, runs in setting.values.items())
-        rows.append((ReportTableCell(setting.name), ReportTableCell(text)))
+    for name, values in report.used_settings.items():
+        texts = [f"{value} for {', '.join(runs)}" for value, runs in values.items()]
+        rows.append(make_row(name, next(iter(values)) if len(values) == 1 else "; ".join(texts)))
     note = "As recorded in the recipes of the runs; settings outside the paper's table only where runs differ."
     return ReportTable(HYPERPARAMETERS_KEY, "Training hyperparameters", ("Setting", "Value"), tuple(rows), note)
 
@@ -266,7 +257,7 @@ def _build_cost_table(cost: TrainingCost) -> ReportTable:
                 continue
             spread = "" if hours.sd is None else f" ± {hours.sd:.2f}"
             cells.append(ReportTableCell(f"{hours.mean:.2f}{spread}", (f"n {hours.runs}",)))
-        rows.append((ReportTableCell(method), *cells))
+        rows.append(make_row(method, *cells))
     devices = dict.fromkeys(device for hours in cost.hours.values() for device in hours.devices)
     note = (
         "Hours per run, mean ± sample standard deviation over seeds; a dash where none was run. "

@@ -12,8 +12,8 @@ from eclose.diagnosis.report.number_format import (
     format_signed_percent,
 )
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell
+from eclose.experiments.report.grid import REFERENCE_METHOD
 from eclose.experiments.report.main_results import LOWER_IS_BETTER
-from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import ALL_METRICS, MATCH, MATCH_ONLY, SEMANTIC_ONLY
 from eclose.metrics.rates import MAIN_METRICS, Metric
 from eclose.stats.rates import sample_sd_or_none
@@ -44,7 +44,12 @@ def rank_displayed_values(texts: Sequence[str], *, lower: bool = False) -> list[
     return [0 if number is None else ranks.get(number, 0) for number in numbers]
 
 
-def make_mean_cell(rate: MeanRate, *, decimals: int, rank: int = 0, n: int | None = None) -> ReportTableCell:
+def make_row(*cells: ReportTableCell | str) -> tuple[ReportTableCell, ...]:
+    """Return a row of a table; texts become cells."""
+    return tuple(ReportTableCell(cell) if isinstance(cell, str) else cell for cell in cells)
+
+
+def make_mean_cell(rate: MeanRate, *, decimals: int = 2, rank: int = 0, n: int | None = None) -> ReportTableCell:
     """Return a rate with its interval; with its n where that is not the given one, or responses are unjudged."""
     details = [format_percent_interval(rate.shown_interval, decimals=decimals)] if rate.shown_interval else []
     if rate.unjudged or rate.n != n:
@@ -106,10 +111,10 @@ def _build_overall_table(report: ExperimentReport) -> ReportTable:
     rows = [[main.overall[method][metric] for metric in ALL_METRICS] for method in main.outcomes.grid.methods]
     ranks = rank_rows(ALL_METRICS, rows, 2)
     cells = tuple(
-        (
-            ReportTableCell(method),
+        make_row(
+            method,
             *(
-                make_mean_cell(rate, decimals=2, rank=rank, n=main.outcomes.grid.count_responses(method))
+                make_mean_cell(rate, rank=rank, n=main.outcomes.grid.count_responses(method))
                 for rate, rank in zip(rates, row_ranks, strict=True)
             ),
         )
@@ -135,7 +140,7 @@ def _build_settings_table(report: ExperimentReport) -> ReportTable:
     grid = outcomes.grid
     rows: list[tuple[ReportTableCell, ...]] = []
     for backbone in grid.backbones:
-        rows.append((ReportTableCell(backbone),))
+        rows.append(make_row(backbone))
         columns = [(benchmark, metric) for benchmark in grid.benchmarks for metric in MAIN_METRICS]
         rates = [[outcomes.average_seeds(method, backbone, *column) for column in columns] for method in grid.methods]
         ranks = rank_rows([metric for _, metric in columns], rates, 1)
@@ -145,7 +150,7 @@ def _build_settings_table(report: ExperimentReport) -> ReportTable:
                 make_mean_cell(rate, decimals=1, rank=rank, n=seeds * grid.benchmarks[benchmark])
                 for rate, rank, (benchmark, _) in zip(values, row_ranks, columns, strict=True)
             ]
-            rows.append((ReportTableCell(method), *cells))
+            rows.append(make_row(method, *cells))
     note = (
         "Percent, means over seeds. Best bold, second best underlined, by the displayed values within each setting, "
         f"ties included; LGG: smaller is better. {describe_sizes(outcomes)} {report.labels}"
@@ -164,7 +169,7 @@ def _build_gains_table(report: ExperimentReport) -> ReportTable:
             for metric in (Metric.ACCURACY, Metric.TRACE_RELIABILITY_RATE)
         ]
         cells = [make_gain_cell(gain.differences[metric]) for metric in ALL_METRICS]
-        rows.append((ReportTableCell(gain.method), *cells, *map(ReportTableCell, won)))
+        rows.append(make_row(gain.method, *cells, *map(ReportTableCell, won)))
     heads = ("Compared with", *ALL_METRICS, "Settings, Acc", "Settings, TRR")
     note = (
         f"{REFERENCE_METHOD} minus each method, in points of the means over settings. "
@@ -176,12 +181,9 @@ def _build_gains_table(report: ExperimentReport) -> ReportTable:
 def _build_accuracy_table(report: ExperimentReport) -> ReportTable:
     columns = (Metric.ACCURACY, MATCH, MATCH_ONLY, SEMANTIC_ONLY)
     rows = tuple(
-        (
-            ReportTableCell(method),
-            *(
-                make_mean_cell(rates[column], decimals=2, n=report.main.outcomes.grid.count_responses(method))
-                for column in columns
-            ),
+        make_row(
+            method,
+            *(make_mean_cell(rates[column], n=report.main.outcomes.grid.count_responses(method)) for column in columns),
         )
         for method, rates in report.main.overall.items()
     )
@@ -200,17 +202,17 @@ def _build_matching_table(report: ExperimentReport) -> ReportTable:
     grid = outcomes.grid
     rows: list[tuple[ReportTableCell, ...]] = []
     for backbone in grid.backbones:
-        rows.append((ReportTableCell(backbone),))
+        rows.append(make_row(backbone))
         for method in grid.methods:
             cells = []
             for benchmark, size in grid.benchmarks.items():
                 rate = outcomes.average_seeds(method, backbone, benchmark, MATCH)
                 values = [part.value for part in outcomes.seed_rates(method, backbone, benchmark, MATCH)]
                 sd = sample_sd_or_none(value for value in values if value is not None)
-                cell = make_mean_cell(rate, decimals=2, n=size * len(grid.seeds_of(method)))
+                cell = make_mean_cell(rate, n=size * len(grid.seeds_of(method)))
                 spread = "" if sd is None else f" ± {format_percent(sd, decimals=2)}"
                 cells.append(cell._replace(text=cell.text + spread))
-            rows.append((ReportTableCell(method), *cells))
+            rows.append(make_row(method, *cells))
     note = (
         f"Percent, mean ± sample standard deviation over seeds. {describe_sizes(outcomes)} {_MATCH_NOTE} "
         "No evaluator takes part."
@@ -227,11 +229,11 @@ def _build_seed_tables(report: ExperimentReport) -> Iterator[ReportTable]:
     for backbone in grid.backbones:
         rows: list[tuple[ReportTableCell, ...]] = []
         for benchmark, size in grid.benchmarks.items():
-            rows.append((ReportTableCell(f"{benchmark} (n = {size:,})"),))
+            rows.append(make_row(f"{benchmark} (n = {size:,})"))
             for method in grid.methods:
                 for seed in grid.seeds_of(method):
                     rates = [outcomes.rate(method, backbone, seed, benchmark, column) for column in SEED_COLUMNS]
-                    cells = (ReportTableCell(method), ReportTableCell(FIXED if seed is None else str(seed)))
+                    cells = make_row(method, FIXED if seed is None else str(seed))
                     rows.append((*cells, *(make_rate_cell(rate, size) for rate in rates)))
         note = (
             f"Percent. {FIXED}: the untuned backbone. A cell with another n than that of its block prints it. "

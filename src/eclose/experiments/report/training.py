@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import canonical_json
-from eclose.experiments.report.method_names import name_method
+from eclose.experiments.report.grid import name_method
 from eclose.stats.rates import mean_or_none, sample_sd_or_none
 
 if TYPE_CHECKING:
@@ -68,15 +68,6 @@ class TrainingCost:
     runs: int
 
 
-@dataclass(frozen=True, slots=True)
-class UsedSetting:
-    """A training setting with the runs that used each value."""
-
-    name: str
-    values: Mapping[str, tuple[str, ...]]
-    """Runs by value; one entry where all runs agree."""
-
-
 def summarize_training_cost(times: Sequence[TrainingTime]) -> TrainingCost:
     """Compute mean and spread of the hours of every method and backbone."""
     groups: defaultdict[tuple[str, str], list[TrainingTime]] = defaultdict(list)
@@ -96,10 +87,10 @@ def summarize_training_cost(times: Sequence[TrainingTime]) -> TrainingCost:
     )
 
 
-def list_used_settings(recipes: Mapping[ResponseSource, Mapping[str, Any]]) -> tuple[UsedSetting, ...]:
-    """Return the settings of the paper's table, and all others in which runs differ."""
+def list_used_settings(recipes: Mapping[ResponseSource, Mapping[str, Any]]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return the runs that used each value of the settings of the paper's table, and of all in which runs differ."""
     names = dict.fromkeys(name for recipe in recipes.values() for name in recipe if name not in _IDENTITY)
-    used = []
+    used = {}
     for name in (*REPORTED_SETTINGS, *(name for name in names if name not in REPORTED_SETTINGS)):
         if name not in names:
             continue
@@ -107,8 +98,8 @@ def list_used_settings(recipes: Mapping[ResponseSource, Mapping[str, Any]]) -> t
         for source, recipe in recipes.items():
             values[_write_setting(recipe[name]) if name in recipe else "not recorded"].append(source)
         if name in REPORTED_SETTINGS or len(values) > 1:
-            used.append(UsedSetting(name, {value: _name_runs(runs, recipes) for value, runs in values.items()}))
-    return tuple(used)
+            used[name] = {value: _name_runs(runs, recipes) for value, runs in values.items()}
+    return used
 
 
 def _write_setting(value: object) -> str:

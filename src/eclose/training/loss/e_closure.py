@@ -1,4 +1,4 @@
-"""The objectives of the paper as a collator, a callable loss, and a mixin for Trainers of other libraries.
+"""The loss of families, also as a collator, a callable loss, and a mixin for Trainers of other libraries.
 
 A batch gives the same loss and gradient as ``EClosureTrainer``. What differs is what surrounds it: the order of
 families and the size of updates are those of the loop that the loss is mounted on.
@@ -20,21 +20,35 @@ from eclose.errors import UserError
 from eclose.likelihood.exactness_check import choose_scoring_strategy, confirm_on_family
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.render import PathTooLongError, TokenPathRenderer
-from eclose.likelihood.score import (
-    AttentionBackend,
-    ScoringStrategy,
-    limit_forward_tokens,
-)
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy, limit_forward_tokens, mean_logprobs, score_tree
 from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.families_parquet import decode_family_row
 from eclose.training.batching import FamilyDraw, FamilyForest, FamilyList, ForestDataset
 from eclose.training.log import TrainingLogMeans
-from eclose.training.loss.family_losses import compute_family_losses
 from eclose.training.objective import FamilyLoss, MarginHinge, TrainingMethod, TrainingObjective, build_objective
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from eclose.likelihood.exactness_check import ScoringChoice
+
+
+def compute_family_losses(
+    model: nn.Module, forest: FamilyForest, objective: TrainingObjective, choice: ScoringChoice
+) -> list[FamilyLoss]:
+    """Return the loss of every family of a forest, in its order."""
+    if forest.tree is not None:
+        values = score_tree(model, forest.tree, choice.backend)
+    else:
+        values = mean_logprobs(model, forest.scores, choice.strategy, choice.backend)
+    losses = []
+    # Names repeat from family to family, so each family's values are looked up in its own mapping.
+    for start, stop in forest.bounds:
+        names = [score.name for score in forest.scores[start:stop]]
+        losses.append(objective.loss(dict(zip(names, values[start:stop], strict=True))))
+    return losses
+
 
 FAMILIES_KEY = "families"
 """Key of a batch under which the scores of its families are."""

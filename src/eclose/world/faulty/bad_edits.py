@@ -14,6 +14,7 @@ from eclose.world.language.passages import parse_passage_facts
 from eclose.world.language.phrases import FactTriple as Stated
 from eclose.world.language.phrases import RelationPhrase, capitalise_sentence, verbalize_fact
 from eclose.world.language.questions import LookupQuestion
+from eclose.world.language.steps import parse_trace_claims
 from eclose.world.language.values import ValueKind, parse_answer_value
 from eclose.world.make import drafts
 from eclose.world.make.families import draw_replacement_values
@@ -21,7 +22,6 @@ from eclose.world.make.solve import SolutionMove, solve_question
 from eclose.world.oracle.edit_validity import list_surface_forms
 from eclose.world.oracle.evidence import parse_evidence_facts
 from eclose.world.oracle.family_conditions import is_answer_warranted, label_warranted_steps, replace_passage
-from eclose.world.oracle.view_relations import parse_trace_claims
 
 ReplyBreaker: TypeAlias = Callable[[drafts.ParsedConstructorInput, Any], drafts.ReplyFields | None]
 

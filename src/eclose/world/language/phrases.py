@@ -12,13 +12,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from eclose.world.language.relations import COMPOUND_PHRASES, DEED_VERBS, RELATIONS, TYPE_WORDS, Relation
-from eclose.world.language.values import (
-    NAME,
-    ValueKind,
-    draw_surface_form,
-    parse_value,
-    parse_value_of_any_kind,
-)
+from eclose.world.language.values import NAME, ValueKind, draw_surface_form, parse_value, parse_value_of_any_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from random import Random
+from typing import TYPE_CHECKING
 
 from eclose.world.language import phrases
 from eclose.world.language.claims import (
@@ -34,6 +35,9 @@ from eclose.world.language.passages import DATED_RELATIONS, parse_opening
 from eclose.world.language.questions import list_superlative_wordings, parse_dated_pair, parse_phrase_pair
 from eclose.world.language.relations import AGREEMENT_FORMS, COMPARISON_WORDS, ROLE_NOUNS, TYPE_WORDS, Relation
 from eclose.world.language.values import PATTERNS, ValueKind, draw_surface_form, parse_answer_value, parse_value
+
+if TYPE_CHECKING:
+    from eclose.core.response import Trace
 
 # Repeated entries are weights: steps without an opener are the most frequent.
 _OPENERS = (
@@ -423,3 +427,16 @@ def _resolve_pronouns(claim: Claim, discourse: PronounReferents) -> Claim | None
         first, second = discourse.resolve(claim.first), discourse.resolve(claim.second)
         return replace(claim, first=first, second=second) if first and second else None
     return claim
+
+
+def parse_trace_claims(trace: Trace) -> list[Claim] | None:
+    """Return all claims of a trace, None where a step cannot be read."""
+    # Pronouns refer across steps, so the discourse spans the trace.
+    discourse = PronounReferents()
+    claims: list[Claim] = []
+    for text in trace.texts:
+        step_claims = parse_step_claims(text, discourse)
+        if step_claims is None:
+            return None
+        claims += step_claims
+    return claims

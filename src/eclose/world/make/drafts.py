@@ -38,12 +38,11 @@ from eclose.world.language.questions import (
     YearSpanQuestion,
 )
 from eclose.world.language.relations import ALIAS
-from eclose.world.language.steps import TraceStepWriter
+from eclose.world.language.steps import TraceStepWriter, parse_trace_claims
 from eclose.world.make.solve import Solution, SolutionMove, solve_question, verbalize_answer
 from eclose.world.oracle.edit_validity import list_surface_forms
 from eclose.world.oracle.evidence import EvidenceFact, EvidenceFacts, ValueDerivation, parse_evidence_facts
 from eclose.world.oracle.family_conditions import ReasonedResponse, label_warranted_steps, replace_passage
-from eclose.world.oracle.view_relations import parse_trace_claims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

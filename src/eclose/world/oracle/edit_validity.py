@@ -8,18 +8,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from eclose.world.language import questions
 from eclose.world.language.names import is_female_name, is_person_name
 from eclose.world.language.passages import PassageReading, parse_passage_facts
 from eclose.world.language.phrases import replace_an_by_a
-from eclose.world.language.questions import (
-    NO,
-    YES,
-    ComparisonQuestion,
-    LookupQuestion,
-    SameValueQuestion,
-    Target,
-    YearSpanQuestion,
-)
 from eclose.world.language.relations import ALIAS, BIRTH_DATE, DEATH_DATE, FATHER, MOTHER, SPOUSE
 from eclose.world.language.values import MONTHS, ValueKind, parse_answer_value, parse_value
 from eclose.world.oracle.answer_equality import is_abstention, is_same_answer
@@ -143,7 +135,7 @@ def _values(name: str, relation: object, evidence: EvidenceFacts) -> list[str]:
     return [hop.value for hop in evidence.find_facts(name, relation)]  # type: ignore[arg-type]
 
 
-def is_same_answer_kind(target: Target, first: str, second: str) -> bool:
+def is_same_answer_kind(target: questions.Target, first: str, second: str) -> bool:
     """Return whether two answers are of one kind and could both be given to the question."""
     return all(_fits(target, answer) for answer in (first, second)) and _is_name(first) == _is_name(second)
 
@@ -152,20 +144,20 @@ def _is_name(answer: str) -> bool:
     return is_person_name(parse_answer_value(answer))
 
 
-def _fits(target: Target, answer: str) -> bool:
+def _fits(target: questions.Target, answer: str) -> bool:
     if is_abstention(answer):
         return False
-    if isinstance(target, ComparisonQuestion):
+    if isinstance(target, questions.ComparisonQuestion):
         return any(is_same_answer(answer, option) for option in target.options)
-    if isinstance(target, SameValueQuestion):
-        return any(is_same_answer(answer, option) for option in (YES, NO))
+    if isinstance(target, questions.SameValueQuestion):
+        return any(is_same_answer(answer, option) for option in (questions.YES, questions.NO))
     plain = parse_answer_value(answer)
-    if isinstance(target, YearSpanQuestion):
+    if isinstance(target, questions.YearSpanQuestion):
         return parse_value(ValueKind.NUMBER, plain) is not None
     return _is_value(target, plain)
 
 
-def _is_value(target: LookupQuestion, plain: str) -> bool:
+def _is_value(target: questions.LookupQuestion, plain: str) -> bool:
     """Return whether an answer in canonical form is of the asked kind."""
     path = target.phrase.path
     kind = path[-1].kind if path else ValueKind.NAME

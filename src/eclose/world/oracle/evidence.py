@@ -21,6 +21,7 @@ from eclose.world.language.questions import (
     SameValueQuestion,
     Target,
     YearSpanQuestion,
+    parse_question,
 )
 from eclose.world.language.relations import ALIAS, RARE_RELATIONS, RELATIONS, Relation
 from eclose.world.language.values import extract_year, is_comparable
@@ -246,3 +247,11 @@ def _distinct(derivations: list[ValueDerivation]) -> list[ValueDerivation]:
 def parse_evidence_facts(passages: tuple[Passage, ...]) -> EvidenceFacts:
     """Return the facts of the passages, cached."""
     return EvidenceFacts(passages)
+
+
+def find_warranted_answers(question: str, passages: tuple[Passage, ...]) -> list[str] | None:
+    """Return every answer that the passages warrant, None where the question cannot be read."""
+    target = parse_question(question)
+    if target is None:
+        return None
+    return [derivation.value for derivation in parse_evidence_facts(passages).find_answers(target)]

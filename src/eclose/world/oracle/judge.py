@@ -29,9 +29,8 @@ from eclose.world.language.claims import (
 )
 from eclose.world.language.questions import NO, YES, ComparisonQuestion, LookupQuestion, Target, parse_question
 from eclose.world.language.values import parse_answer_value
-from eclose.world.oracle.alignment import AlignmentTracer
 from eclose.world.oracle.answer_equality import answer_matches_value, is_correct_answer
-from eclose.world.oracle.closure import ABSTENTION_ANSWER, TracePremises
+from eclose.world.oracle.closure import ABSTENTION_ANSWER, AlignmentTracer, TracePremises
 from eclose.world.oracle.soundness import judge_step_soundness
 
 if TYPE_CHECKING:

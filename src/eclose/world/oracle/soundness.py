@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from eclose.core.judgment import LocalFailure, StepJudgment, StepSupport
 from eclose.core.three_valued import Label
+from eclose.world.language import relations as rel
 from eclose.world.language.claims import (
     Claim,
     ClaimlessStep,
@@ -23,22 +24,6 @@ from eclose.world.language.claims import (
     YearsApartClaim,
 )
 from eclose.world.language.phrases import PersonOfTwoDeeds, RelationPhrase
-from eclose.world.language.relations import (
-    ALIAS,
-    AUTHOR,
-    CITY,
-    COMPANY,
-    FILM,
-    HEADQUARTERS,
-    IN_COUNTY,
-    IN_TOWNSHIP,
-    LIES_IN,
-    SCREENWRITER,
-    SEATED,
-    SONG,
-    SONGWRITER,
-    Relation,
-)
 from eclose.world.language.steps import parse_step_claims
 from eclose.world.language.values import extract_year
 from eclose.world.oracle.closure import find_extreme_option
@@ -93,12 +78,12 @@ def judge_step_soundness(
 
 
 # Relations that words may also stand for, by the type of their subject: "was written by" of a film.
-_OTHER_SENSES: dict[tuple[Relation, str], tuple[Relation, ...]] = {
-    (AUTHOR, FILM): (SCREENWRITER,),
-    (AUTHOR, SONG): (SONGWRITER,),
-    (SEATED, COMPANY): (HEADQUARTERS,),
+_OTHER_SENSES: dict[tuple[rel.Relation, str], tuple[rel.Relation, ...]] = {
+    (rel.AUTHOR, rel.FILM): (rel.SCREENWRITER,),
+    (rel.AUTHOR, rel.SONG): (rel.SONGWRITER,),
+    (rel.SEATED, rel.COMPANY): (rel.HEADQUARTERS,),
     # "X is in Y": the passages say what Y is.
-    (SEATED, CITY): (LIES_IN, IN_COUNTY, IN_TOWNSHIP),
+    (rel.SEATED, rel.CITY): (rel.LIES_IN, rel.IN_COUNTY, rel.IN_TOWNSHIP),
 }
 
 
@@ -106,14 +91,16 @@ def _choose_sense(claim: Claim, evidence: EvidenceFacts) -> Claim:
     """Return the claim with the relations that fit the types of their subjects."""
     if not isinstance(claim, FactClaim) or not claim.phrase.path or not isinstance(claim.phrase.base, str):
         return claim
-    path: list[Relation] = []
+    path: list[rel.Relation] = []
     for relation in claim.phrase.path:
         kinds = {path[-1].object} if path else evidence.find_kinds(claim.phrase.base)
         path.append(_choose_relation(relation, kinds, claim.value, evidence))
     return replace(claim, phrase=replace(claim.phrase, path=tuple(path)))
 
 
-def _choose_relation(relation: Relation, kinds: set[str | None], value: str, evidence: EvidenceFacts) -> Relation:
+def _choose_relation(
+    relation: rel.Relation, kinds: set[str | None], value: str, evidence: EvidenceFacts
+) -> rel.Relation:
     if relation.subject in kinds or None in kinds:
         return relation
     # Namesakes of several types leave the sense open.
@@ -191,7 +178,7 @@ class StepClaimChecker:
 
     def _check_fact(self, claim: FactClaim) -> ClaimCheckResult:
         phrase, evidence = claim.phrase, self.evidence
-        if phrase.path == (ALIAS,) and isinstance(phrase.base, str):
+        if phrase.path == (rel.ALIAS,) and isinstance(phrase.base, str):
             same = evidence.same_entity(phrase.base, claim.value)
             return _HOLDS if same else self._unless_unread(phrase, _fails(LocalFailure.INVALID_INFERENCE), claim.value)
         role = self._roles.get(phrase.base) if isinstance(phrase.base, str) else None
@@ -260,7 +247,7 @@ class StepClaimChecker:
                 return _check_computation(find_extreme_option(list(values.items()), least=claim.least) == claim.option)
         return self._unless_unread(RelationPhrase(claim.option), _fails(LocalFailure.INVALID_INFERENCE))
 
-    def _single_values(self, names: Iterable[str], path: tuple[Relation, ...]) -> dict[str, str]:
+    def _single_values(self, names: Iterable[str], path: tuple[rel.Relation, ...]) -> dict[str, str]:
         values_by_name = {name: self._find_values(RelationPhrase(name, path)) for name in names}
         return {name: values[0] for name, values in values_by_name.items() if len(values) == 1}
 

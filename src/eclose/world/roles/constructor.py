@@ -17,15 +17,9 @@ from eclose.errors import SettingError
 from eclose.protocol.construction import ConstructionRole
 from eclose.protocol.material_json import render_material
 from eclose.world.faulty.bad_constructor_replies import REPLY_DEFECTS, make_bad_reply
+from eclose.world.language import questions
 from eclose.world.language import relations as rel
 from eclose.world.language.phrases import PersonOfTwoDeeds
-from eclose.world.language.questions import (
-    ComparisonQuestion,
-    LookupQuestion,
-    Target,
-    parse_question,
-    verbalize_question,
-)
 from eclose.world.make import drafts
 from eclose.world.make.families import draw_replacement_values, find_near_questions
 from eclose.world.make.solve import solve_question
@@ -63,7 +57,7 @@ def _answer(role: ConstructionRole, noise: float, seed: int, defect: str | None,
     # An objection is part of the material, so a repeated attempt draws anew.
     draw = request.draw(seed)
     shown_json = render_material(material)
-    target = parse_question(material.question)
+    target = questions.parse_question(material.question)
     if target is None:
         return ScriptedReply(_write_incomplete_reply(role, "The question cannot be read."))
     passages = make_oracle_passages(material.evidence)
@@ -187,18 +181,18 @@ def _build_question(case: drafts.ParsedConstructorInput, _: Any) -> drafts.Draft
     targets = [*find_near_questions(case.target, case.passages), *_further_targets(case)]
     case.make_rng("targets").shuffle(targets)
     for target in targets:
-        draft = drafts.draft_response(case, target, verbalize_question(target, case.make_rng("question")))
+        draft = drafts.draft_response(case, target, questions.verbalize_question(target, case.make_rng("question")))
         # A single move would be a single-hop question.
         if draft is not None and len(draft.moves) > 1 and _passes_question_checks(case, draft):
             return draft
     return "No other question to these passages has a single other answer."
 
 
-def _further_targets(case: drafts.ParsedConstructorInput) -> list[Target]:
+def _further_targets(case: drafts.ParsedConstructorInput) -> list[questions.Target]:
     """Return targets beyond the near ones: facts about the person who did two things, another rival in a choice."""
     target = case.target
     if (
-        isinstance(target, LookupQuestion)
+        isinstance(target, questions.LookupQuestion)
         and isinstance(target.phrase.base, PersonOfTwoDeeds)
         and not target.phrase.path
     ):
@@ -207,8 +201,8 @@ def _further_targets(case: drafts.ParsedConstructorInput) -> list[Target]:
             for relation in case.evidence.list_relations()
             if relation.subject == rel.PERSON and relation.single and relation is not rel.ALIAS
         ]
-        return [LookupQuestion(target.phrase.then(relation)) for relation in people]
-    if isinstance(target, ComparisonQuestion):
+        return [questions.LookupQuestion(target.phrase.then(relation)) for relation in people]
+    if isinstance(target, questions.ComparisonQuestion):
         rivals = [reading.name for reading in case.evidence.readings if reading.kind == target.kind]
         first_option = target.options[0]
         return [replace(target, options=(first_option, name)) for name in rivals if name not in target.options]

@@ -31,9 +31,9 @@ from eclose.world.language.claims import ClaimlessStep, PronounReferents
 from eclose.world.language.questions import ComparisonQuestion, parse_question
 from eclose.world.language.steps import parse_step_claims
 from eclose.world.oracle.answer_equality import is_abstention, is_correct_answer
+from eclose.world.oracle.evidence import find_warranted_answers
 from eclose.world.oracle.judge import judge_by_oracle
 from eclose.world.oracle.soundness import judge_step_soundness
-from eclose.world.oracle.view_relations import find_warranted_answers
 from eclose.world.roles.judge import CANNOT_READ
 from eclose.world.server.chat_requests import BadRequest, ChatRequest, HandlerRegistry, ScriptedReply
 from eclose.world.server.faults import hash_to_unit_interval

@@ -15,9 +15,8 @@ from eclose.world.language.phrases import verbalize_phrase
 from eclose.world.language.questions import ComparisonQuestion, Target, parse_question
 from eclose.world.language.values import parse_answer_value
 from eclose.world.make.solve import verbalize_answer
-from eclose.world.oracle.alignment import AlignmentTracer
 from eclose.world.oracle.answer_equality import answer_matches_value
-from eclose.world.oracle.closure import TracePremises
+from eclose.world.oracle.closure import AlignmentTracer, TracePremises
 from eclose.world.oracle.soundness import judge_step_soundness
 
 if TYPE_CHECKING:

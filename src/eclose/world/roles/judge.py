@@ -27,8 +27,8 @@ from eclose.protocol.judging import (
 )
 from eclose.protocol.material_json import parse_material, render_material
 from eclose.world.oracle.answer_equality import is_correct_answer
+from eclose.world.oracle.evidence import find_warranted_answers
 from eclose.world.oracle.judge import judge_by_oracle
-from eclose.world.oracle.view_relations import find_warranted_answers
 from eclose.world.server.chat_requests import BadRequest, ChatRequest, HandlerRegistry, ScriptedReply
 from eclose.world.server.faults import hash_to_unit_interval
 

@@ -13,7 +13,7 @@ from tests.experiments.report.test_small_grid import make_results, make_rows
 
 from eclose.core.preference_comparisons import Direction, Edge
 from eclose.core.response import ResponseSource
-from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
+from eclose.experiments.plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.audit import AuditLabels
 from eclose.experiments.report.build import build_experiment_report
 from eclose.experiments.report.files.documents import render_experiment_latex

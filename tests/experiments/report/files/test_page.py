@@ -10,7 +10,7 @@ import pytest
 from tests.experiments.report.test_small_grid import FEW, make_results, make_rows
 
 from eclose.experiments.report.build import build_experiment_report
-from eclose.experiments.report.files.page import render_experiment_page
+from eclose.experiments.report.files.write import render_experiment_page
 from eclose.experiments.report.study_tables import build_experiment_tables
 
 HOSTILE = "<script>alert(1)</script>"

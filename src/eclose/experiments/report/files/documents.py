@@ -15,7 +15,7 @@ from eclose.diagnosis.report.number_format import (
     format_signed_interval,
     format_signed_percent,
 )
-from eclose.experiments.report.method_names import REFERENCE_METHOD
+from eclose.experiments.report.grid import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import COUNTERFACTUAL, MATCH, ORIGINAL, RESPONSE_COLUMNS, SWITCHED
 from eclose.experiments.report.study_tables import HYPERPARAMETERS_KEY, build_experiment_tables
 from eclose.experiments.report.tables import FIXED

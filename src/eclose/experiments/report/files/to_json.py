@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.report.detectors.documents import table_to_dict
 from eclose.diagnosis.report.to_json import estimate_to_dict
 from eclose.experiments.report.files.documents import list_report_statements, list_run_rates, rate_to_dict
-from eclose.experiments.report.method_names import REFERENCE_METHOD
+from eclose.experiments.report.grid import REFERENCE_METHOD
+from eclose.experiments.report.main_results import SettingTally
+from eclose.experiments.report.outcomes import MeanRate
 from eclose.experiments.report.people_tables import build_audit_tables
 from eclose.experiments.report.study_tables import build_experiment_tables
-from eclose.metrics.judge_against_people import JudgeAgreementScores
+from eclose.stats.intervals import Estimate
+from eclose.stats.rates import Rate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from eclose.experiments.bootstrap_plan import BootstrapDraws
-    from eclose.experiments.report.ablations import AblationResults
+    from eclose.experiments.plan import BootstrapDraws
     from eclose.experiments.report.audit import AuditResults
     from eclose.experiments.report.build import ExperimentReport
     from eclose.experiments.report.evaluator import EvaluatorResults
-    from eclose.experiments.report.outcomes import MeanRate, OutcomeTable
-    from eclose.experiments.report.switches import SwitchResults
+    from eclose.experiments.report.main_results import AblationResults, SwitchResults
+    from eclose.experiments.report.outcomes import OutcomeTable
     from eclose.metrics.judge_against_people import GroupValidation, LabelAgreementRow
-    from eclose.metrics.rates import Metric
-    from eclose.stats.intervals import Estimate
 
 EXPERIMENT_FORMAT = "eclose-experiment-1"
 
@@ -49,16 +48,8 @@ def _report_to_dict(report: ExperimentReport) -> dict[str, Any]:
         "reference": REFERENCE_METHOD,
         "intervals": asdict(report.bootstrap),
         "grid": _grid_to_dict(main.outcomes),
-        "overall": _rates_to_dict(main.overall),
-        "gains": [
-            {
-                "method": gain.method,
-                "differences": {column: estimate_to_dict(value) for column, value in gain.differences.items()},
-                "settings": {column: tally._asdict() for column, tally in gain.settings.items()},
-                "reliability_ranges": {name: list(ends) for name, ends in gain.reliability_ranges.items()},
-            }
-            for gain in main.gains
-        ],
+        "overall": _to_plain(main.overall),
+        "gains": _to_plain(main.gains),
         "seeds": list_run_rates(main.outcomes),
         "ablations": [_ablation_to_dict(ablation) for ablation in report.ablations],
         "evaluator": None if report.evaluator is None else _evaluator_to_dict(report.evaluator),
@@ -75,7 +66,7 @@ def _report_to_dict(report: ExperimentReport) -> dict[str, Any]:
                 for (method, backbone), hours in report.cost.hours.items()
             ],
         },
-        "hyperparameters": {setting.name: dict(setting.values) for setting in report.used_settings},
+        "hyperparameters": report.used_settings,
         "claims": [
             {
                 "title": claim.title,
@@ -92,46 +83,45 @@ def _report_to_dict(report: ExperimentReport) -> dict[str, Any]:
     }
 
 
+def _to_plain(value: Any) -> Any:
+    """Return a value of the report as JSON holds it: records as objects by field, rates and estimates by their keys."""
+    if isinstance(value, Estimate):
+        return estimate_to_dict(value)
+    if isinstance(value, Rate):
+        return rate_to_dict(value)
+    if isinstance(value, MeanRate):
+        # ``value`` is null where too few responses are judged; ``of_judged`` is the rate of the judged.
+        return {**asdict(value), "value": value.shown, "interval": value.shown_interval, "of_judged": value.value}
+    if isinstance(value, Mapping):
+        return {str(key): _to_plain(entry) for key, entry in value.items()}
+    if isinstance(value, SettingTally):
+        return value._asdict()
+    if isinstance(value, tuple):
+        return [_to_plain(entry) for entry in value]
+    if is_dataclass(value):
+        return {field.name: _to_plain(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
 def _grid_to_dict(outcomes: OutcomeTable) -> dict[str, Any]:
     return {**asdict(outcomes.grid), "cases": len(outcomes.units)}
-
-
-def _rates_to_dict(rates: Mapping[str, Mapping[str, MeanRate]]) -> dict[str, Any]:
-    return {name: {column: _mean_to_dict(rate) for column, rate in columns.items()} for name, columns in rates.items()}
-
-
-def _mean_to_dict(rate: MeanRate) -> dict[str, Any]:
-    # ``value`` is null where too few responses are judged; ``of_judged`` is the rate of the judged.
-    return {**asdict(rate), "value": rate.shown, "interval": rate.shown_interval, "of_judged": rate.value}
 
 
 def _ablation_to_dict(ablation: AblationResults) -> dict[str, Any]:
     return {
         "backbone": ablation.backbone,
         "grid": _grid_to_dict(ablation.outcomes),
-        "rates": _rates_to_dict(ablation.rates),
+        "rates": _to_plain(ablation.rates),
         "seeds": list_run_rates(ablation.outcomes),
-        "gains": [
-            {
-                "variant": gain.variant,
-                "metric": gain.metric,
-                "metric_gain": None if gain.metric_gain is None else estimate_to_dict(gain.metric_gain),
-                "reliability_gain": estimate_to_dict(gain.reliability_gain),
-                "gap_reduction": estimate_to_dict(gain.gap_reduction),
-            }
-            for gain in ablation.gains
-        ],
+        "gains": _to_plain(ablation.gains),
     }
 
 
 def _switches_to_dict(switches: SwitchResults) -> dict[str, Any]:
     return {
         "grid": _grid_to_dict(switches.outcomes),
-        "rates": _rates_to_dict(switches.rates),
-        "gains": {
-            method: {str(edge): estimate_to_dict(estimate) for edge, estimate in gains.items()}
-            for method, gains in switches.gains.items()
-        },
+        "rates": _to_plain(switches.rates),
+        "gains": _to_plain(switches.gains),
         "seeds": list_run_rates(switches.outcomes),
     }
 
@@ -146,10 +136,7 @@ def _evaluator_to_dict(evaluator: EvaluatorResults) -> dict[str, Any]:
             for name, group in evaluator.judges.items()
         },
         "gains": {
-            name: {
-                "mean_agreement": estimate_to_dict(gain.mean_agreement),
-                "mean_failure_f1": estimate_to_dict(gain.mean_failure_f1),
-            }
+            name: _to_plain({"mean_agreement": gain.mean_agreement, "mean_failure_f1": gain.mean_failure_f1})
             for name, gain in evaluator.gains.items()
         },
     }
@@ -163,23 +150,10 @@ def audit_to_dict(audit: AuditResults) -> dict[str, Any]:
         "settings": audit.settings,
         "not_in_runs": audit.not_in_runs,
         "agreement": _group_to_dict(audit.agreement.overall),
-        "rates": {
-            method: {
-                source.value: {metric: rate_to_dict(rate) for metric, rate in rates.items()}
-                for source, rates in sources.items()
-            }
-            for method, sources in audit.rates.items()
-        },
-        "compared": {method: dict(counts) for method, counts in audit.compared.items()},
-        "differences": _estimates_to_dict(audit.differences),
-        "gains": _estimates_to_dict(audit.gains),
-    }
-
-
-def _estimates_to_dict(estimates: Mapping[str, Mapping[Metric, Estimate]]) -> dict[str, Any]:
-    return {
-        name: {metric: estimate_to_dict(estimate) for metric, estimate in columns.items()}
-        for name, columns in estimates.items()
+        "rates": _to_plain(audit.rates),
+        "compared": _to_plain(audit.compared),
+        "differences": _to_plain(audit.differences),
+        "gains": _to_plain(audit.gains),
     }
 
 
@@ -207,6 +181,5 @@ def _group_to_dict(group: GroupValidation) -> dict[str, Any]:
 
 
 def _label_to_dict(row: LabelAgreementRow) -> dict[str, Any]:
-    scores = {score.name: estimate_to_dict(getattr(row.scores, score.name)) for score in fields(JudgeAgreementScores)}
-    counts = {"n": row.n, "unjudged": row.unjudged, "failures": row.failures}
-    return {**counts, "misses": row.misses, "false_alarms": row.false_alarms, **scores}
+    counts = {name: getattr(row, name) for name in ("n", "unjudged", "failures", "misses", "false_alarms")}
+    return {**counts, **_to_plain(row.scores)}

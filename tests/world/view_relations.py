@@ -1,19 +1,17 @@
 """The relations W, U, A, C and J between the views of a family (appendix B), each a function of its permitted inputs.
 
-Families are built with the fuller conditions of ``family_conditions``; tests and measurements compare these with them.
+Families are built with the fuller conditions of the oracle; tests and measurements compare these with them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclose.world.language.claims import Claim, PronounReferents
 from eclose.world.language.questions import parse_question
-from eclose.world.language.steps import parse_step_claims
-from eclose.world.oracle.alignment import AlignmentTracer
+from eclose.world.language.steps import parse_trace_claims
 from eclose.world.oracle.answer_equality import is_same_answer
-from eclose.world.oracle.closure import TracePremises
-from eclose.world.oracle.evidence import parse_evidence_facts
+from eclose.world.oracle.closure import AlignmentTracer, TracePremises
+from eclose.world.oracle.evidence import find_warranted_answers, parse_evidence_facts
 from eclose.world.oracle.soundness import judge_step_soundness
 
 if TYPE_CHECKING:
@@ -22,16 +20,6 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
 
 Passages = tuple["Passage", ...]
-
-
-def find_warranted_answers(question: str, passages: Passages) -> list[str] | None:
-    """Return every answer that the passages warrant, None where the question cannot be read."""
-    target = parse_question(question)
-    return (
-        None
-        if target is None
-        else [derivation.value for derivation in parse_evidence_facts(passages).find_answers(target)]
-    )
 
 
 def warrants_answer(question: str, passages: Passages, answer: str) -> Label:
@@ -53,19 +41,6 @@ def find_minimal_support(question: str, passages: Passages, answer: str) -> froz
         return None
     derivations = parse_evidence_facts(passages).find_answers(target)
     return next((derivation.support for derivation in derivations if is_same_answer(answer, derivation.value)), None)
-
-
-def parse_trace_claims(trace: Trace) -> list[Claim] | None:
-    """Return all claims of a trace, None where a step cannot be read."""
-    # Pronouns refer across steps, so the discourse spans the trace.
-    discourse = PronounReferents()
-    claims: list[Claim] = []
-    for text in trace.texts:
-        step_claims = parse_step_claims(text, discourse)
-        if step_claims is None:
-            return None
-        claims += step_claims
-    return claims
 
 
 def trace_pursues_question(question: str, trace: Trace) -> Label:
