@@ -10,16 +10,14 @@ from eclose.annotation.assignment.choices import PracticeMode
 from eclose.annotation.dashboard import (
     DashboardPerson,
     DashboardQueue,
-    DashboardRequest,
     LeadDashboard,
     PersonTimes,
 )
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.queues import TaskProgress
-from eclose.annotation.reopening import GrantedReopening, OwnPass, OwnTask
 from eclose.annotation.results.agreement_pairs import LabelMatch, PeopleAgreement, measure_person_agreement
-from eclose.annotation.staffing import TakenCase
 from eclose.annotation.submissions import TaskPageContent
+from eclose.annotation.undo import OwnPass, OwnTask, ReopenedPass
 from eclose.annotation.web.lead import CONFIRMED_CHANGES, DecisionAgreement, list_offered_roles
 from eclose.annotation.web.pages import render_annotation_page
 from eclose.annotation.web.training import TrainingProgress, list_training_items
@@ -106,17 +104,9 @@ def work(one: TaskPageContent, *, person: Person = ANNOTATOR, entries=(), proble
 
 
 AT = "2026-11-15T18:40:00+00:00"
-ASKED = "Where was the director of the film that won the second prize born?"
-REQUESTED = (DashboardRequest("rEq-1", "a2", 12, "B", ASKED, "I pressed n and meant y.", AT),)
-CASES = (TakenCase("cAse-1", "a7", "response", ASKED, AT, 2), TakenCase("cAse-2", "a8", "response", ASKED, AT, 1))
 PAIRS = (
     PeopleAgreement(("a1", "a2"), 53, {"L": LabelMatch(40, 53), "A": LabelMatch(50, 53), "Acc": LabelMatch(53, 53)}),
     PeopleAgreement(("a1", "a3"), 51, {"L": LabelMatch(49, 51), "A": LabelMatch(50, 51), "Acc": LabelMatch(51, 51)}),
-)
-
-GOLD = (
-    PeopleAgreement(("a1",), 12, {"L": LabelMatch(11, 12), "A": LabelMatch(12, 12), "Acc": LabelMatch(12, 12)}),
-    PeopleAgreement(("a2",), 0, {}),
 )
 
 
@@ -134,7 +124,7 @@ def a_board(**other) -> LeadDashboard:
         DashboardPerson("a7", "adjudicator", "responses", 12, 31, True, True, "2026-11-15T17:00:00+00:00", 190.0, 1),
     )
     queues = (DashboardQueue("response", 2598, 800, 19, 12, 781), DashboardQueue("screening", 1300, 1300, 0, 184, 1300))
-    settings = {"people": people, "queues": queues, "requests": REQUESTED, "cases": CASES}
+    settings = {"people": people, "queues": queues}
     settings |= {"pools": frozenset({"responses", "questions"}), "events": 4711, "submissions": 3311, "last_hour": 142}
     return LeadDashboard(**(settings | other))
 
@@ -158,7 +148,6 @@ def agreement(**other) -> str:
         PersonTimes("s1", {"S": (41.0, 1299)}, 0),
     )
     settings = {"decisions": decisions, "pairs": PAIRS, "persons": measure_person_agreement(PAIRS), "times": times}
-    settings |= {"gold": GOLD, "gold_labels": ["L", "A", "Acc"]}
     return render_annotation_page("agreement.html", **given(LEAD, **(settings | {"labels": ["L", "A", "Acc"]} | other)))
 
 
@@ -178,7 +167,6 @@ SAID = {
     "C": ({"closed": "no"},),
     "D": ({"correct": "yes", "complete": "no"},),
 }
-REQUESTS = {"A": None, "B": "asked", "C": "refused", "D": "granted"}
 FINISHED = tuple(
     OwnTask(
         position,
@@ -192,8 +180,7 @@ FINISHED = tuple(
                 False,
                 f"{position}-a1b2c3d4e5f6",
                 "2026-11-15T18:40:00+00:00",
-                REQUESTS[name],
-                "rEo-1",
+                "rEo-1" if name == "D" else None,
             )
             for name in "ABCD"
         ),
@@ -235,7 +222,7 @@ def plain_pages() -> dict[str, str]:
         "must_practise": False,
         "examples": 7,
     }
-    opened = (GrantedReopening("rEo-1", "B", 12, "Where was she born?"),)
+    opened = (ReopenedPass("rEo-1", "B", 12, "Where was she born?"),)
     return {
         "login": render_annotation_page(
             "login.html", **given(None, csrf=None, name="", problem="Name or password is wrong.")

@@ -89,20 +89,14 @@ class Sweep:
             self.truth.know(next(one for one in self.study.tasks() if one.id == task))
 
     def change(self, nick: str, task: str, name: str) -> None:
-        """Change what was just submitted, with the lead's leave."""
-        reason = self.study.canaries.token("reason", nick)
-        self._look(
-            self.crowd.post(nick, f"/tasks/{task}/{name}/reopen", {"reason": reason}), set(), f"page: {nick} asks", 303
-        )
+        """Undo what was just submitted where nothing was disclosed since, and change it."""
+        wanted = self.truth.undone(nick, task, name)
+        self._look(self.crowd.post(nick, f"/tasks/{task}/{name}/undo"), self._own(nick), f"page: {nick} undoes", wanted)
+        if wanted != 303:
+            return
         before = set(self.truth.leaves)
         self.truth.note_leaves()
         (leave,) = set(self.truth.leaves) - before
-        # Nobody but the lead reads why; and the one who asked cannot change anything yet.
-        may = self.truth.may_see("lea", "/dashboard") | self.study.canaries.kinds({"reason"})
-        self._look(self.crowd.get("lea", "/dashboard"), may, "dashboard: lea reads", 200)
-        self._look(self.crowd.get(nick, f"/amend/{leave}"), self._own(nick), f"page: {nick} is too early", 404)
-        self._look(self.crowd.post("lea", f"/dashboard/requests/{leave}/grant"), set(), "page: lea grants", 303)
-        self.truth.decided("lea", leave, "grant")
         form = fill(
             self.rng, self.truth.tasks[task], name, unanswered=self.study.unanswered in self.truth.tasks[task].owners
         )
@@ -158,11 +152,10 @@ class Sweep:
         known = {
             "task": self._tasks(nick),
             "name": [self.study.names["bob"], "nobody"] if "people" in template else list("ABCDSFZ"),
-            "request_id": [*list(self.truth.leaves)[-3:], "nothing"],
+            "reopening": [*list(self.truth.leaves)[-3:], "nothing"],
             "token": [self.study.invited, "nothing"],
             "item": ["tautology", "nothing"],
             "door": ["nothing"],
-            "decision": ["grant", "give"],
             "change": ["deactivate", "end", "promote"],
             "file": ["labels.jsonl", "nothing"],
         }

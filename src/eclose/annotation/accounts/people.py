@@ -204,7 +204,7 @@ def add_person(
         raise AccountError(f"name {name}: is taken. Choose another.") from error
     if number is None:
         raise AccountError(f"name {name}: is taken. Choose another.")
-    audit_log.append_audit_event(connection, by, "added person", rows={audit_log.AuditedKind.PEOPLE: [number]})
+    audit_log.append_audit_event(connection, by, "added person", detail={"name": name, "role": role})
     return Person(number, name, role, chosen, active=True)
 
 

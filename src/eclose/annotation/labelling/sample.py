@@ -216,8 +216,7 @@ def _add_missing_responses(
         assert annotator is not None
         create_tasks.append_response_tasks(connection, annotator, project.settings, kind=_kind(sample))
         detail = {"questions": len(questions), "responses": len(added)}
-        event = audit_log.append_audit_event(connection, LABELLER_NAME, "filled", detail=detail)
-    project.head.advance(event)
+        audit_log.append_audit_event(connection, LABELLER_NAME, "filled", detail=detail)
 
 
 def _kind(sample: LabelSample) -> AnnotationTaskKind:

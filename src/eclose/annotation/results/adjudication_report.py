@@ -43,13 +43,13 @@ class AdjudicationCounts:
     complete: int
     """Those finished by all assigned people; by one person only where inconsistent labels go to an adjudicator."""
     to_adjudicate: int
-    """Those that need adjudication, by the labels as first submitted or because one was amended."""
+    """Those that need adjudication, or were taken by an adjudicator before a difference was undone."""
     disagreements: int
     """Of these, those on which people differ."""
     flag_only: int
     """Of these, those on which people agree on an inconsistent judgment."""
     amended_only: int
-    """Of these, those on which people agreed at first, and one amended a label."""
+    """Of these, those whose difference was undone after an adjudicator had taken the case."""
     triggers: Mapping[AdjudicationTrigger, int]
     """Counts by reason; a subject may have several."""
     adjudicated: int
@@ -113,7 +113,7 @@ _STEPS: Mapping[str, tuple[Callable[[StepJudgment], object], Callable[[StepJudgm
 
 
 def _changed(settled: Sequence[ResponseAnnotations]) -> dict[str, OverruledLabels]:
-    """Count the labels as first submitted that differ from those of the adjudicator."""
+    """Count the labels of annotators that differ from those of the adjudicator."""
     stepwise = [response for response in settled if response.kind is AnnotationTaskKind.RESPONSE]
     steps = {name: _count(stepwise, partial(_step_pairs, *label)) for name, label in _STEPS.items()} if stepwise else {}
     return steps | {str(criterion): _count(settled, partial(_trace_pairs, criterion)) for criterion in Criterion}
@@ -143,11 +143,13 @@ def _count(
 ) -> OverruledLabels:
     responses = changed = of = 0
     for response in settled:
-        assert response.adjudication is not None  # callers pass adjudicated responses only
+        # Callers pass adjudicated responses only.
+        assert response.adjudication is not None
+        assert response.adjudication.judgment is not None
         differs = [
             label != final
-            for judgment in response.first_judgments
-            for label, final in pairs(judgment, response.adjudication.final)
+            for judgment in response.judgments
+            for label, final in pairs(judgment, response.adjudication.judgment)
         ]
         of += len(differs)
         changed += sum(differs)

@@ -116,7 +116,7 @@ def _response_agreement(annotations: AnnotationSet, seed: int, resamples: int) -
     responses = annotations.eligible_responses
     # A response with one finished annotation has no pair to compare.
     cases = [
-        AnnotatedResponse(response.question_id, response.first_judgments, response.kind is AnnotationTaskKind.RESPONSE)
+        AnnotatedResponse(response.question_id, response.judgments, response.kind is AnnotationTaskKind.RESPONSE)
         for response in responses
         if len(response.annotations) > 1
     ]
@@ -135,7 +135,7 @@ def _response_agreement(annotations: AnnotationSet, seed: int, resamples: int) -
 
 def _question_agreement(annotations: AnnotationSet, seed: int, resamples: int) -> EligibilityAgreement:
     cases = [
-        ScreenedQuestion(question.benchmark or UNKNOWN_GROUP, question.first_screenings)
+        ScreenedQuestion(question.benchmark or UNKNOWN_GROUP, question.screenings)
         for question in annotations.questions
         if len(question.annotations) > 1
     ]

@@ -81,7 +81,6 @@ def _record_export(project: AnnotationProject, result: AnnotationExport, *, name
     detail = {"files": dict(result.manifest.outputs), "names": names}
     with project.writing() as connection:
         append_audit_event(connection, LEAD_NAME, "exported", detail=detail)
-    project.record_head()
 
 
 def _write_forms(out: Path, forms_by_annotator: Mapping[int, Sequence[FamilyAuditForm]]) -> dict[Path, int]:

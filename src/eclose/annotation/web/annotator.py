@@ -1,4 +1,4 @@
-"""Pages of annotators, screeners and adjudicators: overview, guideline, open pass, own labels, amendments."""
+"""Pages of annotators, screeners and adjudicators: overview, guideline, open pass, own labels, undo."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from eclose.annotation import queues, reopening, submissions
+from eclose.annotation import queues, submissions, undo
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.submissions import PassSubmissionResult, SubmissionRefusal
@@ -61,7 +61,7 @@ def show_annotator_home(visit: Annotated[LoggedInVisit, Depends(require_login)],
             awaiting_screening=queues.count_awaiting_screening(connection, visit.person),
             receipt=_receipt(receipt),
             undo=_undo_url(connection, visit) if receipt else None,
-            amendable=reopening.list_granted_reopenings(connection, visit.person),
+            amendable=undo.list_reopened_passes(connection, visit.person),
             guidelines=_guidelines(connection, visit.person),
             practised=len(training.read_training_answers(connection, visit.person)),
             must_practise=training.needs_practice(connection, visit.person, visit.project.settings.practice),
@@ -183,71 +183,51 @@ def post_undo(visit: Worker, task: str, name: str, fields: Fields) -> Response:
     """Open the person's last pass again, if nothing was disclosed since."""
     take_form_fields(check_csrf_token(visit, fields))
     with visit.project.writing() as connection:
-        undone = reopening.undo_last_pass(connection, visit.person, task, name)
-    if undone is None:
+        reopening = undo.undo_last_pass(connection, visit.person, task, name)
+    if reopening is None:
         raise not_found_error()
-    reopening_id, event = undone
-    visit.project.head.advance(event)
-    return RedirectResponse(f"/amend/{reopening_id}", status_code=303)
-
-
-@router.post("/tasks/{task}/{name}/reopen")
-def post_reopen_request(visit: Worker, task: str, name: str, fields: Fields) -> Response:
-    """Ask the lead for permission to change a submitted pass."""
-    # Without accounts there is no lead; the page /labels corrects.
-    if visit.state.single is not None:
-        raise not_found_error()
-    (reason,) = take_form_fields(check_csrf_token(visit, fields), "reason")
-    with visit.project.writing() as connection:
-        event = reopening.request_reopening(connection, visit.person, task, name, reason)
-        # Asked again from a page that was open before: the list says that the request waits.
-        if event is None and not reopening.has_open_request(connection, visit.person, task, name):
-            raise not_found_error()
-    if event is not None:
-        visit.project.head.advance(event)
-    return RedirectResponse("/finished", status_code=303)
+    return RedirectResponse(f"/amend/{reopening}", status_code=303)
 
 
 @router.get("/finished")
 def show_completed_tasks(visit: Worker) -> Response:
-    """Show the latest tasks with their questions, the person's own labels, and the state of requests to reopen."""
+    """Show the latest tasks with their questions and the person's own labels."""
     if visit.state.single is not None:
         return RedirectResponse("/labels", status_code=303)
     with visit.project.reading() as connection:
         html = render_annotation_page(
             "finished.html",
             **visit.context,
-            tasks=reopening.list_own_tasks(connection, visit.person),
+            tasks=undo.list_own_tasks(connection, visit.person),
         )
     return HTMLResponse(html)
 
 
-@router.get("/amend/{request_id}")
-def show_amendment_form(visit: Worker, request_id: str) -> HTMLResponse:
+@router.get("/amend/{reopening}")
+def show_amendment_form(visit: Worker, reopening: str) -> HTMLResponse:
     """Show a submitted pass that may be changed."""
     with visit.project.reading() as connection:
-        sheet = reopening.open_pass_amendment(connection, visit.project, visit.person, request_id)
+        sheet = undo.open_pass_amendment(connection, visit.project, visit.person, reopening)
     if sheet is None:
         raise not_found_error()
-    return HTMLResponse(_render_amendment(visit, sheet, sheet.draft, request_id))
+    return HTMLResponse(_render_amendment(visit, sheet, sheet.draft, reopening))
 
 
-@router.post("/amend/{request_id}")
-def post_amendment_form(visit: Worker, request_id: str, fields: Fields) -> Response:
+@router.post("/amend/{reopening}")
+def post_amendment_form(visit: Worker, reopening: str, fields: Fields) -> Response:
     """Submit an amended pass."""
     with visit.project.reading() as connection:
-        sheet = reopening.open_pass_amendment(connection, visit.project, visit.person, request_id)
+        sheet = undo.open_pass_amendment(connection, visit.project, visit.person, reopening)
     if sheet is None:
         raise not_found_error()
-    key, entries = _split(check_csrf_token(visit, fields), sheet.steps or 1)
+    _, entries = _split(check_csrf_token(visit, fields), sheet.steps or 1)
     try:
         with visit.project.writing() as connection:
-            outcome = reopening.submit_pass_amendment(connection, visit.project, visit.person, request_id, entries, key)
+            outcome = undo.submit_pass_amendment(connection, visit.project, visit.person, reopening, entries)
     except IntegrityError:
         return _closed_page(visit)
-    if outcome.event is None:
-        return HTMLResponse(_render_amendment(visit, sheet, entries, request_id, outcome), 422)
-    visit.project.head.advance(outcome.event)
+    if outcome.receipt is None:
+        return HTMLResponse(_render_amendment(visit, sheet, entries, reopening, outcome), 422)
     path = _next_path(visit) if visit.state.single is None else "/labels"
     return RedirectResponse(f"{path}?receipt={outcome.receipt}", status_code=303)
 
@@ -293,11 +273,11 @@ def _render_amendment(
     visit: LoggedInVisit,
     sheet: TaskPageContent,
     entries: tuple[FormEntry, ...],
-    request_id: str,
+    reopening: str,
     outcome: PassSubmissionResult | None = None,
 ) -> str:
     problems = () if outcome is None else outcome.problems
-    action = f"/amend/{request_id}"
+    action = f"/amend/{reopening}"
     return render_annotation_page(
         "amend.html", **visit.context, sheet=sheet, entries=entries, problems=problems, action=action
     )
@@ -349,7 +329,7 @@ def _next_path(visit: LoggedInVisit) -> str:
 
 
 def _undo_url(connection: Connection, visit: LoggedInVisit) -> str | None:
-    last = reopening.find_undoable_pass(connection, visit.person)
+    last = undo.find_undoable_pass(connection, visit.person)
     return None if last is None else f"/tasks/{last[0]}/{last[1]}/undo"
 
 

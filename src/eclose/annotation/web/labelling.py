@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from eclose.annotation import queues, reopening
-from eclose.annotation.labelling.corrections import open_own_correction
+from eclose.annotation import queues, undo
 from eclose.annotation.web.dependencies import (
     LoggedInVisit,
     check_csrf_token,
@@ -27,7 +26,7 @@ Fields = Annotated[dict[str, str], Depends(parse_web_form)]
 
 
 def require_single_user(visit: Annotated[LoggedInVisit, Depends(require_annotator)]) -> LoggedInVisit:
-    """Return the visit of the single user; answer 404 on servers with accounts, where a lead decides."""
+    """Return the visit of the single user; answer 404 on servers with accounts, where a submitted pass is closed."""
     if visit.state.single is None:
         raise not_found_error()
     return visit
@@ -41,7 +40,7 @@ def show_own_labels(visit: Labeller) -> HTMLResponse:
     """Show the labels so far, with the question of each."""
     with visit.project.reading() as connection:
         progress = queues.read_task_progress(connection, visit.person)
-        tasks = reopening.list_own_tasks(connection, visit.person, most=progress.total)
+        tasks = undo.list_own_tasks(connection, visit.person, most=progress.total)
     return HTMLResponse(render_annotation_page("finished.html", **visit.context, tasks=tasks))
 
 
@@ -50,13 +49,10 @@ def post_own_correction(visit: Labeller, task: str, name: str, fields: Fields) -
     """Open a submitted pass for correction."""
     take_form_fields(check_csrf_token(visit, fields))
     with visit.project.writing() as connection:
-        correction = open_own_correction(connection, visit.person, task, name)
-    if correction is None:
+        reopening = undo.reopen_own_pass(connection, visit.person, task, name)
+    if reopening is None:
         raise not_found_error()
-    request, event = correction
-    if event is not None:
-        visit.project.head.advance(event)
-    return RedirectResponse(f"/amend/{request}", status_code=303)
+    return RedirectResponse(f"/amend/{reopening}", status_code=303)
 
 
 @router.post("/finish")
@@ -74,7 +70,7 @@ def show_labeller_home(visit: LoggedInVisit, receipt: str | None) -> HTMLRespons
     with visit.project.reading() as connection:
         task = queues.find_next_task(connection, visit.person)
         progress = queues.read_task_progress(connection, visit.person)
-        opened = reopening.list_granted_reopenings(connection, visit.person)
+        opened = undo.list_reopened_passes(connection, visit.person)
     next_url = None if task is None else f"/tasks/{task}"
     return _overview(visit, progress, next_url=next_url, receipt=receipt, opened=bool(opened))
 
