@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "no limit on login attempts",
-        "annotation/accounts/login_attempts.py",
+        "annotation/accounts/passwords.py",
         "            if used_up:\n",
         "            if False:\n",
         _test("test_guessing_is_slowed_down_and_tells_nothing", "test_getting_in"),

@@ -9,7 +9,7 @@ import pytest
 from tests.annotation.projects import NOW, make_project, next_sheet, submit, who
 
 from eclose.annotation import audit_log, dashboard
-from eclose.annotation.accounts.tokens import format_utc_timestamp
+from eclose.annotation.audit_log import format_utc_timestamp
 from eclose.annotation.read_annotations import read_annotations
 
 

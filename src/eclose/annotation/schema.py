@@ -47,12 +47,9 @@ _TABLES = (
     # Tokens are stored as SHA-256: reading the database is not enough to log in.
     """
     CREATE TABLE annotate_invitations (
-        token VARCHAR(64) PRIMARY KEY,
-        name VARCHAR(64) NOT NULL UNIQUE,
-        role VARCHAR(16) NOT NULL,
-        pool VARCHAR(16) NOT NULL,
-        until VARCHAR(32) NOT NULL,
-        used VARCHAR(32)
+        person {reference} PRIMARY KEY REFERENCES annotate_people (id),
+        token VARCHAR(64) NOT NULL UNIQUE,
+        until VARCHAR(32) NOT NULL
     )
     """,
     """

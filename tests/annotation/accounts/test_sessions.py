@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from eclose.annotation.accounts import passwords, people, sessions
-from eclose.annotation.accounts.people import PersonRole
+from eclose.annotation.accounts.people import PersonRole, end_person_sessions
 from eclose.annotation.accounts.sessions import (
     SessionLifetimes,
     csrf_token_matches,
@@ -20,7 +20,6 @@ from eclose.annotation.accounts.sessions import (
     log_in_person,
     renew_login_session,
 )
-from eclose.annotation.accounts.tokens import end_person_sessions
 from eclose.annotation.schema import ANNOTATION_SCHEMA
 from eclose.errors import SettingError
 from eclose.store.ledger.database import make_database_engine, open_schema

@@ -17,7 +17,7 @@ from tests.annotation.web.sweeps import STATIC, Sweep
 from tests.annotation.web.trying import every_address, give_passwords, login, state
 
 from eclose.annotation import queues
-from eclose.annotation.accounts.login_attempts import LoginAttemptCounter, LoginAttemptLimits
+from eclose.annotation.accounts.passwords import LoginAttemptCounter, LoginAttemptLimits
 
 OPEN = {("POST", "/login"), ("POST", "/invitation/{token}")}
 """Forms of people without a session, which have no token to carry: where they come from is all there is to check."""

@@ -98,7 +98,7 @@ class Truth:
             return seen
         seen |= canaries.of({"name"}, nick)
         if where[0] in ("dashboard", "training") and nick == "lea":
-            seen |= canaries.of({"name"}, *CREW)
+            seen |= canaries.of({"name"}, *CREW, "newcomer")
         if where[0] == "finished":
             seen |= self._questions(
                 task for task, given in self.given.items() if given and self.tasks[task].nick == nick

@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from eclose.annotation.accounts import passwords
-from eclose.annotation.accounts.people import NO_PASSWORD, Person, find_login_credentials, person_from_row
-from eclose.annotation.accounts.tokens import format_utc_timestamp, hash_secret_token, new_secret_token
+from eclose.annotation.accounts.people import (
+    NO_PASSWORD,
+    Person,
+    find_login_credentials,
+    hash_secret_token,
+    new_secret_token,
+    person_from_row,
+)
+from eclose.annotation.audit_log import format_utc_timestamp
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from eclose.annotation import audit_log
 from eclose.annotation.accounts import people, sessions
-from eclose.annotation.accounts.login_attempts import LoginDelayedError
+from eclose.annotation.accounts.passwords import LoginDelayedError
 from eclose.annotation.web.dependencies import (
     AnnotationServerState,
     ExplainedHTTPError,

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from eclose.annotation import audit_log, setup, staffing
-from eclose.annotation.accounts import people, tokens
+from eclose.annotation.accounts import people
 from eclose.annotation.assignment.choices import InvitedRole
 from eclose.annotation.dashboard import read_dashboard_people, read_lead_dashboard, summarise_pass_times
 from eclose.annotation.material_store import read_stored_material
@@ -189,14 +189,10 @@ def change_person_access(visit: Lead, name: str, change: str, fields: Fields) ->
     return RedirectResponse("/dashboard", status_code=303)
 
 
-def _end_sessions(connection: Connection, person_id: int) -> None:
-    tokens.end_person_sessions(connection, person_id)
-
-
-_CHANGES: dict[str, Callable[[Connection, int], None]] = {
+_CHANGES: dict[str, Callable[[Connection, int], object]] = {
     "deactivate": people.deactivate_person,
     "activate": people.reactivate_person,
-    "end": _end_sessions,
+    "end": people.end_person_sessions,
 }
 
 
@@ -209,7 +205,7 @@ def _dashboard(
     entered: tuple[str, str] = ("", ""),
 ) -> HTMLResponse:
     with visit.project.reading() as connection:
-        an_hour_ago = tokens.format_utc_timestamp(current_time() - timedelta(hours=1))
+        an_hour_ago = audit_log.format_utc_timestamp(current_time() - timedelta(hours=1))
         board = read_lead_dashboard(connection, an_hour_ago=an_hour_ago)
     html = render_annotation_page(
         "dashboard.html",
