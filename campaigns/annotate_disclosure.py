@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "every task is open",
         "annotation/submissions.py",
-        "if row.id != queues.find_open_task(connection, row.person):",
+        "if row.id != queues.find_next_task(connection, row.person):",
         "if False:",
         ORDERS,
     ),

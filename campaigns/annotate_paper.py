@@ -49,8 +49,7 @@ from perf.result import print_result
 from eclose.annotation import audit_log
 from eclose.annotation.accounts import people
 from eclose.annotation.annotation_records import Annotation, ScreeningAnnotation, group_annotations
-from eclose.annotation.form_labels import judgment_from_form, screening_from_form
-from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.forms import AnnotationTaskKind, judgment_from_form, screening_from_form
 from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.project import open_annotation_project
 from eclose.annotation.read_annotations import read_annotations

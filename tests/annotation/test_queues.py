@@ -68,7 +68,7 @@ def test_adjudicator_walks_the_same_passes_and_settles(project):
     eve = who(project, "eve")
     waiting = len(disputes(project))
     with project.reading() as connection:
-        assert queues.find_next_task(connection, eve) is None
+        assert queues.find_next_task(connection, eve.id) is None
         assert (
             queues.count_awaiting_adjudication(connection, eve)
             == waiting

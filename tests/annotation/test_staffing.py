@@ -128,7 +128,7 @@ def test_a_leaver_s_tasks_go_to_the_others(tmp_path, database):
     assert max(loads.values()) - min(loads.values()) <= 1
     assert Counter({name: loads[name] - before[name] for name in loads}) == Counter(result.tasks)
     with project.reading() as connection:
-        assert queues.find_next_task(connection, ann) is None
+        assert queues.find_next_task(connection, ann.id) is None
         drafts = [(row.annotator, row.pass_name, row.submitted) for row in read_annotations(connection).set_aside]
     assert drafts == [("A1", "A", True), ("A1", "B", False)]
     # The successor of the begun task sees no entry of the leaver.

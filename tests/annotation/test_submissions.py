@@ -12,7 +12,7 @@ from tests.annotation.projects import filled, make_project, next_sheet, submit, 
 from eclose.annotation import queues, submissions
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.submissions import SubmissionRefusal
-from eclose.protocol.annotator_material import (
+from eclose.annotation.visible import (
     AnnotatorAnswerMaterial,
     AnnotatorReferenceMaterial,
     AnnotatorTraceMaterial,
@@ -151,7 +151,7 @@ def test_of_many_at_once_one_wins(project):
 def test_a_pass_that_was_not_opened_cannot_be_submitted(project):
     ann = who(project, "ann")
     with project.reading() as connection:
-        task = queues.find_next_task(connection, ann)
+        task = queues.find_next_task(connection, ann.id)
         steps = submissions.count_form_entries(connection, ann, task, "A")
     form = [{"substantive": "yes", "sound": "yes"}] * steps
     for key in ("", "k", "x" * 64):

@@ -46,14 +46,13 @@ def read_project_audit_forms(connection: Connection) -> dict[int, list[FamilyAud
     """
     families = {row.key: parse_dataclass(AuditorMaterial, json.loads(row.shown)) for row in connection.execute(_SHOWN)}
     forms: dict[int, list[FamilyAuditForm]] = {}
-    for ids, auditors, audits, adjudication in read_family_audits(connection):
+    for ids, auditors, audits in read_family_audits(connection):
         for number in range(1, len(auditors) + 1):
             forms.setdefault(number, [])  # an auditor without a finished form gets an empty file
-        filled = {auditors.index(task.person) + 1: task.entries["F"][0] for task in audits}
-        if adjudication is not None:
-            filled[len(ids)] = adjudication.entries["F"][0]
-        for number, entry in filled.items():
-            forms.setdefault(number, []).append(_form(ids[number - 1], families[json.dumps(ids)], entry))
+        for name, task in audits.items():
+            number = len(ids) if name is None else auditors.index(name) + 1
+            form = _form(ids[number - 1], families[json.dumps(ids)], task.entries["F"][0])
+            forms.setdefault(number, []).append(form)
     return {number: sorted(group, key=lambda form: form.id) for number, group in sorted(forms.items())}
 
 

@@ -52,13 +52,11 @@ def count_finished_tasks(connection: Connection, person: int) -> int:
     return int(connection.execute(_CURSOR, {"person": person}).scalar_one_or_none() or 0)
 
 
-def find_next_task(connection: Connection, person: Person) -> str | None:
-    """Return the id of a person's next task; None where there is none. Adjudicators use ``take_next_task``."""
-    return find_open_task(connection, person.id)
+def find_next_task(connection: Connection, person_id: int) -> str | None:
+    """Return the id of the only task that a person may work on; None where there is none.
 
-
-def find_open_task(connection: Connection, person_id: int) -> str | None:
-    """Return the id of the only task that a person may work on; None where there is none."""
+    Adjudicators use ``take_next_task``.
+    """
     values = {"person": person_id, "done": count_finished_tasks(connection, person_id)}
     return connection.execute(_NEXT, values).scalar_one_or_none()
 
@@ -95,7 +93,7 @@ def take_next_task(connection: Connection, person: Person) -> str | None:
 
     Needs a writing connection. Raises IntegrityError where another adjudicator took the same subject: try again.
     """
-    task = find_next_task(connection, person)
+    task = find_next_task(connection, person.id)
     if task is not None or person.role is not PersonRole.ADJUDICATOR:
         return task
     row = connection.execute(_WAITS, {"person": person.id, "pool": person.pool}).mappings().one_or_none()

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
@@ -28,8 +28,7 @@ from eclose.annotation.annotation_records import (
     find_screening_disputes,
     group_annotations,
 )
-from eclose.annotation.form_labels import judgment_from_form, screening_from_form
-from eclose.annotation.forms import YES, AnnotationTaskKind, FormEntry
+from eclose.annotation.forms import YES, AnnotationTaskKind, FormEntry, judgment_from_form, screening_from_form
 from eclose.annotation.material_store import decode_response_source
 
 if TYPE_CHECKING:
@@ -56,16 +55,6 @@ class FinishedTaskEntries:
     """Entries by pass; of a pass that its person changed, the newest."""
     reference_seen_before: bool = False
     """Whether this person knew the reference from another response to the question."""
-
-
-class AuditedFamily(NamedTuple):
-    """The finished audits of a family."""
-
-    form_ids: tuple[str, ...]
-    auditors: tuple[str, ...]
-    """Names of the assigned auditors, in the order of invitation."""
-    audits: tuple[FinishedTaskEntries, ...]
-    adjudication: FinishedTaskEntries | None
 
 
 def read_annotations(connection: Connection, *, names: bool = False) -> AnnotationSet:
@@ -124,17 +113,21 @@ def _subject_tasks(connection: Connection, subject: str) -> list[FinishedTaskEnt
     return _filled_tasks(connection.execute(_ONE_SUBJECT, {"subject": subject}))
 
 
-def read_family_audits(connection: Connection) -> Iterator[AuditedFamily]:
-    """Yield every assigned family with its finished audits."""
+def read_family_audits(
+    connection: Connection,
+) -> Iterator[tuple[tuple[str, ...], list[str], dict[str | None, FinishedTaskEntries]]]:
+    """Yield the form ids of every family, the names of its auditors in the order of invitation, and its audits.
+
+    The audits are by the name of the auditor; that of the adjudicator is under None.
+    """
     tasks = _tasks_by_subject(connection, (AnnotationTaskKind.FAMILY,))
     auditors: defaultdict[str, list[str]] = defaultdict(list)
     for row in connection.execute(_AUDITORS):
         auditors[row.subject].append(row.name)
     for row in connection.execute(_FAMILIES):
         finished = tasks.get(row.subject, ())
-        audits = tuple(task for task in finished if task.role is not PersonRole.ADJUDICATOR)
-        adjudication = next((task for task in finished if task.role is PersonRole.ADJUDICATOR), None)
-        yield AuditedFamily(tuple(json.loads(row.key)), tuple(auditors[row.subject]), audits, adjudication)
+        audits = {None if task.role is PersonRole.ADJUDICATOR else task.person: task for task in finished}
+        yield tuple(json.loads(row.key)), auditors[row.subject], audits
 
 
 def _person_labels(connection: Connection, *, names: bool) -> dict[str, str]:

@@ -30,7 +30,6 @@ from eclose.annotation.forms import (
 )
 from eclose.annotation.queues import TaskProgress
 from eclose.core.identity import hash_sort_key
-from eclose.protocol.annotator_material import AnnotatorMaterial
 from eclose.store.ledger.database import WRITE_OPTION
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class TaskPageContent:
     """Names of all passes of this kind, skipped ones included: their absence would reveal a missing answer."""
     form: AnnotationPass
     """The open pass."""
-    material: AnnotatorMaterial
+    material: visible.AnnotatorMaterial
     """Question, evidence, trace and answers, as far as this pass discloses them."""
     draft: tuple[FormEntry, ...]
     """Saved entries that were not submitted; empty where there are none."""
@@ -291,7 +290,7 @@ def _find_task(connection: Connection, person: Person, task: str) -> Row[Any] | 
 def _open_pass(connection: Connection, row: Row[Any]) -> AnnotationPass | None:
     """Return the open pass of a task; None where all are submitted, or an earlier task is unfinished."""
     # Tasks are done in order: only the next one whose question is screened is open.
-    if row.id != queues.find_open_task(connection, row.person):
+    if row.id != queues.find_next_task(connection, row.person):
         return None
     submitted = connection.execute(_DONE, {"task": row.id}).scalars().all()
     return next_open_pass(trim_form_passes(AnnotationTaskKind(row.kind), row.passes, row.unasked.split(",")), submitted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
+from eclose.annotation import visible
 from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
 from eclose.annotation.assignment.choices import PracticeMode
 from eclose.annotation.dashboard import (
@@ -22,8 +23,9 @@ from eclose.annotation.web.lead import CONFIRMED_CHANGES, DecisionAgreement, lis
 from eclose.annotation.web.pages import render_annotation_page
 from eclose.annotation.web.training import TrainingProgress, list_training_items
 from eclose.core.response import Response, Trace
-from eclose.protocol import annotator_material, disclosure
+from eclose.protocol import disclosure
 from eclose.protocol.auditing import AuditorMaterial
+from eclose.protocol.material_json import disclose_passages
 from eclose.world.faulty.broken_responses import FailurePlan, break_response
 from eclose.world.make.families import make_world_families
 from eclose.world.make.instances import make_world_items
@@ -58,12 +60,16 @@ def disclose(kind: AnnotationTaskKind, name: str, instance, response: Response, 
     """What a pass shows."""
     if kind is AnnotationTaskKind.FAMILY:
         return a_family()
+    steps, evidence = response.trace.texts, () if hide else disclose_passages(instance.evidence)
+    trace = {"question": instance.question, "evidence": evidence, "trace": "\n".join(steps), "steps": steps}
     return {
         "S": lambda: disclosure.disclose_for_eligibility(instance),
         "A": lambda: disclosure.disclose_for_soundness(instance, response),
-        "B": lambda: annotator_material.disclose_trace_to_annotator(instance, response, hide_evidence=hide),
-        "C": lambda: annotator_material.disclose_answer_to_annotator(instance, response, hide_evidence=hide),
-        "D": lambda: annotator_material.disclose_reference_to_annotator(instance, response, hide_evidence=hide),
+        "B": lambda: visible.AnnotatorTraceMaterial(**trace),
+        "C": lambda: visible.AnnotatorAnswerMaterial(**trace, answer=response.answer),
+        "D": lambda: visible.AnnotatorReferenceMaterial(
+            **trace, answer=response.answer, reference=instance.reference_answer, aliases=instance.aliases
+        ),
     }[name]()
 
 

@@ -28,10 +28,10 @@ from tests.diagnosis.report.hostile import PAYLOADS
 from eclose.annotation.accounts import passwords
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind, FormProblem
 from eclose.annotation.queues import TaskProgress
+from eclose.annotation.visible import AnnotatorReferenceMaterial
 from eclose.annotation.web import field_texts, pages
 from eclose.annotation.web.lead import CONFIRMED_CHANGES
 from eclose.core.show_invisible import reveal_invisible_chars
-from eclose.protocol.annotator_material import AnnotatorReferenceMaterial
 from eclose.protocol.material_json import DisclosedPassage
 
 WORK = AnnotationTaskKind.RESPONSE, AnnotationTaskKind.SHORT, AnnotationTaskKind.SCREENING, AnnotationTaskKind.FAMILY

@@ -1,4 +1,7 @@
-"""Pages of annotators, screeners and adjudicators: overview, guideline, open pass, own labels, undo."""
+"""Pages of annotators, screeners and adjudicators: overview, guideline, open pass, own labels, undo.
+
+On the server of ``eclose label``, with a single user and no lead, that user corrects any pass and ends the session.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from eclose.annotation import queues, submissions, undo
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.submissions import PassSubmissionResult, SubmissionRefusal
-from eclose.annotation.web import labelling, training
+from eclose.annotation.web import training
 from eclose.annotation.web.dependencies import (
     LoggedInVisit,
     check_csrf_token,
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
     from eclose.annotation.accounts.people import Person
     from eclose.annotation.forms import AnnotationPass, FormEntry
+    from eclose.annotation.queues import TaskProgress
     from eclose.annotation.submissions import TaskPageContent
     from eclose.annotation.web.training import TrainingItem, TrainingProgress
 
@@ -48,9 +52,9 @@ def show_annotator_home(visit: Annotated[LoggedInVisit, Depends(require_login)],
     if visit.person.role is PersonRole.LEAD:
         return RedirectResponse("/dashboard", status_code=303)
     if visit.state.single is not None:
-        return labelling.show_labeller_home(visit, _receipt(receipt))
+        return _labeller_home(visit, _receipt(receipt))
     with visit.project.reading() as connection:
-        task = queues.find_next_task(connection, visit.person)
+        task = queues.find_next_task(connection, visit.person.id)
         progress = queues.read_task_progress(connection, visit.person)
         html = render_annotation_page(
             "home.html",
@@ -232,6 +236,77 @@ def post_amendment_form(visit: Worker, reopening: str, fields: Fields) -> Respon
     return RedirectResponse(f"{path}?receipt={outcome.receipt}", status_code=303)
 
 
+def require_single_user(visit: Worker) -> LoggedInVisit:
+    """Return the visit of the single user; answer 404 on servers with accounts, where a submitted pass is closed."""
+    if visit.state.single is None:
+        raise not_found_error()
+    return visit
+
+
+Labeller = Annotated[LoggedInVisit, Depends(require_single_user)]
+
+
+@router.get("/labels")
+def show_own_labels(visit: Labeller) -> HTMLResponse:
+    """Show the labels so far, with the question of each."""
+    with visit.project.reading() as connection:
+        progress = queues.read_task_progress(connection, visit.person)
+        tasks = undo.list_own_tasks(connection, visit.person, most=progress.total)
+    return HTMLResponse(render_annotation_page("finished.html", **visit.context, tasks=tasks))
+
+
+@router.post("/labels/{task}/{name}/correct")
+def post_own_correction(visit: Labeller, task: str, name: str, fields: Fields) -> Response:
+    """Open a submitted pass for correction."""
+    take_form_fields(check_csrf_token(visit, fields))
+    with visit.project.writing() as connection:
+        reopening = undo.reopen_own_pass(connection, visit.person, task, name)
+    if reopening is None:
+        raise not_found_error()
+    return RedirectResponse(f"/amend/{reopening}", status_code=303)
+
+
+@router.post("/labels/finish")
+def post_finish(visit: Labeller, fields: Fields) -> HTMLResponse:
+    """End the session: the command that started the server writes the labels."""
+    take_form_fields(check_csrf_token(visit, fields))
+    with visit.project.reading() as connection:
+        progress = queues.read_task_progress(connection, visit.person)
+    visit.state.finished.set()
+    return _labeller_overview(visit, progress, ended=True)
+
+
+def _labeller_home(visit: LoggedInVisit, receipt: str | None) -> HTMLResponse:
+    """Show progress, the next response, and the way to one's labels and to the end."""
+    with visit.project.reading() as connection:
+        task = queues.find_next_task(connection, visit.person.id)
+        progress = queues.read_task_progress(connection, visit.person)
+        opened = undo.list_reopened_passes(connection, visit.person)
+    next_url = None if task is None else f"/tasks/{task}"
+    return _labeller_overview(visit, progress, next_url=next_url, receipt=receipt, opened=bool(opened))
+
+
+def _labeller_overview(
+    visit: LoggedInVisit,
+    progress: TaskProgress,
+    *,
+    next_url: str | None = None,
+    receipt: str | None = None,
+    opened: bool = False,
+    ended: bool = False,
+) -> HTMLResponse:
+    html = render_annotation_page(
+        "label_home.html",
+        **visit.context,
+        progress=progress,
+        next_url=next_url,
+        receipt=receipt,
+        opened=opened,
+        ended=ended,
+    )
+    return HTMLResponse(html)
+
+
 def _form(visit: LoggedInVisit, task: str, name: str, fields: dict[str, str]) -> tuple[str, tuple[FormEntry, ...]]:
     """Return key and entries of a form; the task, not the form, determines the number of entries."""
     fields = check_csrf_token(visit, fields)
@@ -324,7 +399,7 @@ def _take_next_path(visit: LoggedInVisit) -> str:
 def _next_path(visit: LoggedInVisit) -> str:
     """Return the path of the person's next task; that of the overview where there is none."""
     with visit.project.reading() as connection:
-        task = queues.find_next_task(connection, visit.person)
+        task = queues.find_next_task(connection, visit.person.id)
     return "/" if task is None else f"/tasks/{task}"
 
 
