@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tests.annotation.projects import choose_key
 from tests.annotation.web.canaries import CREW, NOBODY, Scan, Study
 from tests.annotation.web.crowd import Crowd, routes
-from tests.annotation.web.truth import Truth, fill, spoil
+from tests.annotation.web.truth import ASKED, Form, Truth, fill, spoil
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,8 +55,8 @@ class Sweep:
         found = [(one, name) for one in self.truth.tasks if (name := self.truth.open_pass(nick, one)) is not None]
         if not found:
             return False
-        (task, name), unanswered = found[0], self.study.unanswered in self.truth.tasks[found[0][0]].owners
-        form = fill(self.rng, self.truth.tasks[task], name, unanswered=unanswered)
+        task, name = found[0]
+        form = self._form(nick, task, name)
         path, may = f"/tasks/{task}/{name}", self.truth.may_see(nick, f"/tasks/{task}")
         self._look(self.crowd.get(nick, f"/tasks/{task}"), may, f"{name}: {nick} opens", 200)
         self._look(self.crowd.post(nick, f"{path}/draft", form.fields), set(), f"{name}: {nick} drafts", 204)
@@ -74,6 +74,15 @@ class Sweep:
         self._look(self.crowd.get(nick, where), self.truth.may_see(nick, where), f"{now}: {nick} goes on", 200)
         self.change(nick, task, name)
         return True
+
+    def _form(self, nick: str, task: str, name: str) -> Form:
+        """A form decided by chance; screeners and auditors differ, so that an adjudicator has work of each kind."""
+        if name in "SF":
+            say = "yes" if nick in ("sue", "fay") else "no"
+            entry = {field: say for field in ASKED[name] if field != "code"}
+            return Form([entry | ({"code": "N1"} if name == "S" and say == "no" else {})])
+        owners = self.truth.tasks[task].owners
+        return fill(self.rng, self.truth.tasks[task], name, unanswered=self.study.unanswered in owners)
 
     def take(self, nick: str) -> bool:
         answer = self.crowd.post(nick, "/take")
@@ -97,9 +106,7 @@ class Sweep:
         before = set(self.truth.leaves)
         self.truth.note_leaves()
         (leave,) = set(self.truth.leaves) - before
-        form = fill(
-            self.rng, self.truth.tasks[task], name, unanswered=self.study.unanswered in self.truth.tasks[task].owners
-        )
+        form = self._form(nick, task, name)
         may = self.truth.may_see(nick, f"/amend/{leave}")
         self._look(self.crowd.get(nick, f"/amend/{leave}"), may, f"{name}: {nick} opens the change", 200)
         wrong = {"key": "k", **spoil(Random(0), form).fields}

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from eclose.annotation.accounts.people import Person
     from eclose.annotation.forms import AnnotationPass, FormEntry
-    from eclose.annotation.queues import TaskProgress
     from eclose.annotation.submissions import TaskPageContent
     from eclose.annotation.web.training import TrainingItem, TrainingProgress
 
@@ -88,14 +87,8 @@ def show_training(visit: Annotated[LoggedInVisit, Depends(require_login)]) -> HT
     with visit.project.reading() as connection:
         answers = training.read_training_answers(connection, visit.person)
         results = training.list_training_progress(connection) if visit.person.role is PersonRole.LEAD else ()
-    item = next(
-        (
-            item
-            for item in training.list_training_items(visit.person, visit.project.settings.practice)
-            if item.id not in answers
-        ),
-        None,
-    )
+    items = training.list_training_items(visit.person, visit.project.settings.practice)
+    item = next((item for item in items if item.id not in answers), None)
     return _training_page(visit, item, answers, results=results)
 
 
@@ -103,14 +96,8 @@ def show_training(visit: Annotated[LoggedInVisit, Depends(require_login)]) -> HT
 def post_training_answer(visit: Worker, item: str, fields: Fields) -> HTMLResponse:
     """Store the first answer to a practice example, and show the right one with its reason."""
     (label,) = take_form_fields(check_csrf_token(visit, fields), "label")
-    example = next(
-        (
-            each
-            for each in training.list_training_items(visit.person, visit.project.settings.practice)
-            if each.id == item
-        ),
-        None,
-    )
+    items = training.list_training_items(visit.person, visit.project.settings.practice)
+    example = next((each for each in items if each.id == item), None)
     if example is None or label not in {choice.value for choice in FIELD_TEXTS[example.field].choices}:
         raise not_found_error()
     with visit.project.writing() as connection:
@@ -139,7 +126,7 @@ def show_task_page(visit: Worker, task: str, receipt: str = "") -> Response:
         undo = _undo_url(connection, visit) if receipt else None
     if (sheet := _add_key(visit, sheet)) is None:
         raise not_found_error()
-    return HTMLResponse(_render_work(visit, sheet, sheet.draft, receipt=_receipt(receipt), undo=undo))
+    return _sheet_page(visit, sheet, sheet.draft, receipt=_receipt(receipt), undo=undo)
 
 
 def _add_key(visit: LoggedInVisit, sheet: TaskPageContent | None) -> TaskPageContent | None:
@@ -169,7 +156,7 @@ def post_pass_form(visit: Worker, task: str, name: str, fields: Fields) -> Respo
     with visit.project.reading() as connection:
         sheet = submissions.open_task_page(connection, visit.project, visit.person, task)
     sheet = _add_key(visit, sheet)
-    return _closed_page(visit) if sheet is None else HTMLResponse(_render_work(visit, sheet, entries, outcome), 422)
+    return _closed_page(visit) if sheet is None else _sheet_page(visit, sheet, entries, outcome)
 
 
 @router.post("/tasks/{task}/{name}/draft")
@@ -214,7 +201,7 @@ def show_amendment_form(visit: Worker, reopening: str) -> HTMLResponse:
         sheet = undo.open_pass_amendment(connection, visit.project, visit.person, reopening)
     if sheet is None:
         raise not_found_error()
-    return HTMLResponse(_render_amendment(visit, sheet, sheet.draft, reopening))
+    return _amendment_page(visit, sheet, sheet.draft, reopening)
 
 
 @router.post("/amend/{reopening}")
@@ -231,7 +218,7 @@ def post_amendment_form(visit: Worker, reopening: str, fields: Fields) -> Respon
     except IntegrityError:
         return _closed_page(visit)
     if outcome.receipt is None:
-        return HTMLResponse(_render_amendment(visit, sheet, entries, reopening, outcome), 422)
+        return _amendment_page(visit, sheet, entries, reopening, outcome)
     path = _next_path(visit) if visit.state.single is None else "/labels"
     return RedirectResponse(f"{path}?receipt={outcome.receipt}", status_code=303)
 
@@ -270,40 +257,24 @@ def post_own_correction(visit: Labeller, task: str, name: str, fields: Fields) -
 def post_finish(visit: Labeller, fields: Fields) -> HTMLResponse:
     """End the session: the command that started the server writes the labels."""
     take_form_fields(check_csrf_token(visit, fields))
-    with visit.project.reading() as connection:
-        progress = queues.read_task_progress(connection, visit.person)
+    page = _labeller_home(visit, ended=True)
     visit.state.finished.set()
-    return _labeller_overview(visit, progress, ended=True)
+    return page
 
 
-def _labeller_home(visit: LoggedInVisit, receipt: str | None) -> HTMLResponse:
+def _labeller_home(visit: LoggedInVisit, receipt: str | None = None, *, ended: bool = False) -> HTMLResponse:
     """Show progress, the next response, and the way to one's labels and to the end."""
     with visit.project.reading() as connection:
         task = queues.find_next_task(connection, visit.person.id)
-        progress = queues.read_task_progress(connection, visit.person)
-        opened = undo.list_reopened_passes(connection, visit.person)
-    next_url = None if task is None else f"/tasks/{task}"
-    return _labeller_overview(visit, progress, next_url=next_url, receipt=receipt, opened=bool(opened))
-
-
-def _labeller_overview(
-    visit: LoggedInVisit,
-    progress: TaskProgress,
-    *,
-    next_url: str | None = None,
-    receipt: str | None = None,
-    opened: bool = False,
-    ended: bool = False,
-) -> HTMLResponse:
-    html = render_annotation_page(
-        "label_home.html",
-        **visit.context,
-        progress=progress,
-        next_url=next_url,
-        receipt=receipt,
-        opened=opened,
-        ended=ended,
-    )
+        html = render_annotation_page(
+            "label_home.html",
+            **visit.context,
+            progress=queues.read_task_progress(connection, visit.person),
+            next_url=None if task is None else f"/tasks/{task}",
+            receipt=receipt,
+            opened=bool(undo.list_reopened_passes(connection, visit.person)),
+            ended=ended,
+        )
     return HTMLResponse(html)
 
 
@@ -323,39 +294,35 @@ def _split(fields: dict[str, str], count: int) -> tuple[str, tuple[FormEntry, ..
     return key[:64], parse_form_entries(fields, count)
 
 
-def _render_work(
+def _sheet_page(
     visit: LoggedInVisit,
     sheet: TaskPageContent,
     entries: tuple[FormEntry, ...],
     outcome: PassSubmissionResult | None = None,
     *,
-    receipt: str | None = None,
-    undo: str | None = None,
-) -> str:
-    problems = () if outcome is None else outcome.problems
-    return render_annotation_page(
-        "work.html",
+    template: str = "work.html",
+    **values: str | None,
+) -> HTMLResponse:
+    """Show a pass with its entries, and the problems of a refused submission."""
+    html = render_annotation_page(
+        template,
         **visit.context,
         sheet=sheet,
         entries=entries,
-        problems=problems,
-        receipt=receipt,
-        undo=undo,
+        problems=() if outcome is None else outcome.problems,
+        **{"receipt": None, "undo": None, **values},
     )
+    return HTMLResponse(html, 200 if outcome is None else 422)
 
 
-def _render_amendment(
+def _amendment_page(
     visit: LoggedInVisit,
     sheet: TaskPageContent,
     entries: tuple[FormEntry, ...],
     reopening: str,
     outcome: PassSubmissionResult | None = None,
-) -> str:
-    problems = () if outcome is None else outcome.problems
-    action = f"/amend/{reopening}"
-    return render_annotation_page(
-        "amend.html", **visit.context, sheet=sheet, entries=entries, problems=problems, action=action
-    )
+) -> HTMLResponse:
+    return _sheet_page(visit, sheet, entries, outcome, template="amend.html", action=f"/amend/{reopening}")
 
 
 def _training_page(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.output import format_count, print_line, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
@@ -281,11 +282,9 @@ def assign(
 
     # No lead is invited here: init did that already.
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, "", per_response, short=short)
-    project = open_annotation_project(folder)
-    with project.writing() as connection:
+    with closing(open_annotation_project(folder)) as project, project.writing() as connection:
         url = read_server_address(connection, port, public_url, insecure_http=insecure_http).url
         start = setup.invite_and_assign_crew(connection, project.settings, crew)
-    project.close()
     _print_start(start, folder, url)
 
 
@@ -304,12 +303,10 @@ def invite(
     from eclose.annotation.project import open_annotation_project
     from eclose.annotation.web.serve import read_server_address
 
-    project = open_annotation_project(folder)
-    with project.writing() as connection:
+    with closing(open_annotation_project(folder)) as project, project.writing() as connection:
         url = read_server_address(connection, port, public_url, insecure_http=insecure_http).url
         # The token is printed once and stored only as a hash; a lost link is replaced by inviting again.
         invitee = setup.issue_or_renew_invitation(connection, project, name, role or None)
-    project.close()
     print_line(f"{invitee.person.name} ({invitee.person.role}): {url}/invitation/{invitee.token}")
 
 
@@ -343,15 +340,12 @@ def reassign(
     from eclose.annotation.staffing import reassign_tasks
     from eclose.annotation.web.serve import read_server_address
 
-    project = open_annotation_project(folder)
-    try:
+    with closing(open_annotation_project(folder)) as project:
         with project.reading() as connection:
             url = read_server_address(connection, port, public_url, insecure_http=insecure_http).url
         result = reassign_tasks(
             project, name, to=_split_names(to) or None, new=_split_names(new), actor=LEAD_NAME, reason=reason
         )
-    finally:
-        project.close()
     if result.released:
         print_line(f"{format_count(result.released, 'case')} of {result.person} back in the queue")
     started = f", {result.started:,} of them started" if result.started else ""
@@ -372,8 +366,7 @@ def serve(
     from eclose.annotation.web.serve import read_server_address
     from eclose.annotation.web.serve import serve_annotation as serve_project
 
-    project = open_annotation_project(folder)
-    try:
+    with closing(open_annotation_project(folder)) as project:
         with project.reading() as connection:
             address = read_server_address(connection, port, public_url, insecure_http=insecure_http)
         serve_project(
@@ -383,8 +376,6 @@ def serve(
             insecure_http=address.insecure_http,
             ready=lambda url: print_line(f"{folder}: {url}"),
         )
-    finally:
-        project.close()
 
 
 @app.command()
@@ -393,11 +384,9 @@ def status(folder: Folder) -> None:
     from eclose.annotation import dashboard
     from eclose.annotation.project import open_annotation_project
 
-    project = open_annotation_project(folder)
-    with project.reading() as connection:
+    with closing(open_annotation_project(folder)) as project, project.reading() as connection:
         people, queues = dashboard.read_dashboard_people(connection), dashboard.read_dashboard_queues(connection)
-        notices = _list_status_notices(project, connection)
-    project.close()
+        notices = _list_status_notices(project, connection, people)
     rows = [[row.name, row.role, _describe_state(row), f"{row.finished:,}", f"{row.total:,}"] for row in people]
     print_table("People", ["name", "role", "state", "done", "of"], rows)
     if queues:
@@ -414,9 +403,10 @@ app.command(name="export")(results.export)
 app.command(name="import")(results.import_labels)
 
 
-def _list_status_notices(project: AnnotationProject, connection: Connection) -> list[str]:
+def _list_status_notices(
+    project: AnnotationProject, connection: Connection, people: Sequence[DashboardPerson]
+) -> list[str]:
     """Return sentences about the log, screening, idle cases and flags that reach no adjudicator."""
-    from eclose.annotation.dashboard import read_dashboard_people
     from eclose.annotation.queues import count_eligibility, find_flagged_responses
 
     notices = []
@@ -428,7 +418,7 @@ def _list_status_notices(project: AnnotationProject, connection: Connection) -> 
         notices.append("Screening: " + ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items()))
     notices += [
         f"A case waits for {person.name}, who is inactive: eclose annotate reassign"
-        for person in read_dashboard_people(connection)
+        for person in people
         if person.role == "adjudicator" and person.unfinished and not person.active
     ]
     if flagged := len(find_flagged_responses(connection)):
