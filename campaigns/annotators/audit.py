@@ -74,7 +74,7 @@ def _compare(result: Audit, diary: Mapping[str, Any], rows: Mapping[tuple[str, s
         if sent["receipt"] is not None:
             result.acknowledged += 1
             result.retried += sent["tries"] > 1
-            result.lost += not (recorded and row is not None and sent["receipt"] == f"{row.event}-{row.hash[:12]}")
+            result.lost += not (recorded and row is not None and sent["receipt"] == f"{row.event}-{row.event_id}")
         elif sent["status"] is None:
             result.given_up += 1
             result.given_up_kept += recorded
@@ -109,7 +109,7 @@ def _unwhole(connection: Connection) -> Iterator[str]:
 
 
 _SUBMITTED = text(
-    "SELECT s.task, s.pass AS name, s.key, s.entries, s.event, e.hash FROM annotate_submissions s"
+    "SELECT s.task, s.pass AS name, s.key, s.entries, s.event, e.id AS event_id FROM annotate_submissions s"
     " JOIN annotate_events e ON e.seq = s.event"
 )
 _EVENTS = text("SELECT task, detail FROM annotate_events WHERE action = 'submitted'")

@@ -7,7 +7,7 @@ from itertools import chain
 
 from sqlalchemy import text
 
-from eclose.annotation import queues, reopening, submissions
+from eclose.annotation import queues, submissions, undo
 from eclose.annotation.accounts import people
 from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
 from eclose.annotation.assignment.choices import ScreeningMode
@@ -127,15 +127,9 @@ def work_off(project, person, **other) -> int:
     return passes
 
 
-def amend(project, name, pass_name, entries, *, subject=None) -> submissions.PassSubmissionResult:
-    """Ask to change a pass of a finished task, grant it, and change it; of the first task where no subject is named."""
-    person, lead = who(project, name), who(project, "lead")
+def undo_last(project, name, entries) -> submissions.PassSubmissionResult:
+    """Undo the last pass of a person, and submit it with other entries."""
+    person = who(project, name)
     with project.writing() as connection:
-        tasks = connection.execute(
-            text("SELECT id FROM annotate_tasks WHERE person = :person AND subject LIKE :subject ORDER BY place"),
-            {"person": person.id, "subject": subject or "%"},
-        ).scalars()
-        assert reopening.request_reopening(connection, person, tasks.first(), pass_name, "a slip") is not None
-        (request,) = reopening.list_reopen_requests(connection)
-        assert reopening.decide_reopen_request(connection, lead, request.id, grant=True) is not None
-        return reopening.submit_pass_amendment(connection, project, person, request.id, entries, request.id)
+        reopening = undo.undo_last_pass(connection, person, *undo.find_undoable_pass(connection, person))
+        return undo.submit_pass_amendment(connection, project, person, reopening, entries)

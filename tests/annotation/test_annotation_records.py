@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.annotation.results.records import L1, SOUND, annotation, grouped, grouped_questions, judged, screening
+from tests.annotation.results.records import L1, annotation, grouped, grouped_questions, screening
 
 from eclose.annotation.adjudication import AdjudicationTrigger, LabelOrigin
 from eclose.annotation.annotation_records import (
@@ -38,7 +38,7 @@ def test_a_difference_waits_for_an_adjudicator():
 def test_what_is_unfinished_says_how_far_it_is():
     nobody = Annotation("r", "q", AnnotationTaskKind.RESPONSE, 2)
     (one,) = grouped(nobody)
-    assert (one.open_reason, one.first_judgments, list(one.records)) == (NOT_FINISHED, (), [nobody])
+    assert (one.open_reason, one.judgments, list(one.records)) == (NOT_FINISHED, (), [nobody])
     (one,) = grouped(annotation("r", "A1", asked=3), annotation("r", "A2", asked=3, labels="0111"))
     assert (one.open_reason, one.triggers) == ("2 of 3 have finished", ())
 
@@ -53,27 +53,13 @@ def test_more_than_were_asked_must_agree_all_the_same():
     assert one.open_reason == AWAITING_ADJUDICATION
 
 
-def test_an_amended_label_settles_nothing_where_several_people_labelled():
-    changed = replace(annotation("r", "A2", [L1]), amended=judged("r", "A2"))
-    (one,) = grouped(annotation("r", "A1"), changed)
-    assert [judgment.locally_sound for judgment in one.first_judgments] == [True, False]
-    assert (one.final, one.open_reason) == (None, AWAITING_ADJUDICATION)
-    assert one.triggers == (AdjudicationTrigger.SOUNDNESS, AdjudicationTrigger.AMENDMENT)
-    (one,) = grouped(annotation("r", "A1"), changed, annotation("r", "A7", [L1], adjudicates=True))
-    assert (one.final.origin, one.final.judgment.steps) == (LabelOrigin.ADJUDICATED, (L1,))
-    # Compared with the labels as first submitted.
-    assert one.final.changed == {"L": (True, False)}
-
-
-def test_an_agreed_label_that_is_amended_goes_to_the_adjudicator():
-    changed = replace(annotation("r", "A2"), amended=judged("r", "A2", [L1]))
-    (one,) = grouped(annotation("r", "A1"), changed)
+def test_a_difference_that_was_undone_when_the_case_was_taken_leaves_it_to_the_adjudicator():
+    rows = [annotation("r", name, queued=True) for name in ("A1", "A2")]
+    (one,) = grouped(*rows)
     assert (one.final, one.triggers) == (None, (AdjudicationTrigger.AMENDMENT,))
-
-
-def test_a_single_annotator_may_correct_a_label():
-    (one,) = grouped(replace(annotation("r", "A1", [L1], asked=1), amended=judged("r", "A1")))
-    assert (one.final.origin, one.final.judgment.steps) == (LabelOrigin.SINGLE, (SOUND,))
+    (one,) = grouped(*rows, annotation("r", "A7", [L1], adjudicates=True, queued=True))
+    assert (one.final.origin, one.final.judgment.steps) == (LabelOrigin.ADJUDICATED, (L1,))
+    assert one.final.changed == {"L": (True, True)}
 
 
 def test_the_flag_of_a_single_annotator_waits_where_it_was_sent_to_an_adjudicator():
@@ -121,13 +107,7 @@ def test_questions_are_settled_the_same_way(rows, open_, eligible):
     assert list(one.records) == rows
 
 
-def test_reasons_of_screening_are_those_of_the_first_word():
-    rows = [screening("q", "S1"), replace(screening("q", "S2", "N1"), amended=screening("q", "S2").screening)]
-    (one,) = grouped_questions(rows)
-    assert one.triggers == (AdjudicationTrigger.ELIGIBILITY, AdjudicationTrigger.AMENDMENT)
-    assert one.final is None
-    (one,) = grouped_questions([*rows, screening("q", "S3", "N1", adjudicates=True)])
-    assert one.final.eligible is False
+def test_reasons_of_screening_are_compared_where_both_say_no():
     (one,) = grouped_questions([screening("q", "S1", "N3"), screening("q", "S2", "N1")])
     assert one.triggers == (AdjudicationTrigger.REASON,)
 

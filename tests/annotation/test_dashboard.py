@@ -1,4 +1,4 @@
-"""The lead's overview: times between submissions, and requests with their questions."""
+"""The lead's overview: times between submissions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 from tests.annotation.projects import NOW, make_project, next_sheet, submit, who
 
-from eclose.annotation import audit_log, dashboard, reopening
-from eclose.annotation.accounts.tokens import format_utc_timestamp
+from eclose.annotation import audit_log, dashboard
+from eclose.annotation.audit_log import format_utc_timestamp
 from eclose.annotation.read_annotations import read_annotations
 
 
@@ -36,17 +36,3 @@ def test_times_of_passes_are_medians_by_person(project, monkeypatch):
     with project.reading() as connection:
         times = dashboard.summarise_pass_times(read_annotations(connection, names=True).times)
     assert times == (("ann", {"A": (75, 2), "B": (30, 2), "C": (12, 2), "D": (3, 2)}, 1),)
-
-
-def test_requests_come_oldest_first_with_their_question(project):
-    sheets = {}
-    for name in ("bob", "ann"):
-        person = who(project, name)
-        sheets[name] = next_sheet(project, person)
-        submit(project, person, sheets[name])
-        with project.writing() as connection:
-            reopening.request_reopening(connection, person, sheets[name].task, "A", "I pressed n.")
-    with project.reading() as connection:
-        requests = dashboard.list_dashboard_requests(connection)
-    assert [(request.person, request.position) for request in requests] == [("bob", 1), ("ann", 1)]
-    assert [request.question for request in requests] == [sheet.material.question for sheet in sheets.values()]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from eclose.annotation.form_labels import judgment_from_form, screening_from_form
-from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.forms import AnnotationTaskKind, judgment_from_form, screening_from_form
 from eclose.core.judgment import (
     NO_ANSWER_REASON,
     NO_REFERENCE_REASON,

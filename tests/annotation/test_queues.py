@@ -6,7 +6,7 @@ import json
 
 import pytest
 from sqlalchemy import text
-from tests.annotation.projects import amend, filled, make_project, material, next_sheet, submit, who, work_off
+from tests.annotation.projects import filled, make_project, material, next_sheet, submit, undo_last, who, work_off
 from tests.store.postgres import DATABASES, fresh_database
 
 from eclose.annotation import dashboard, queues
@@ -68,7 +68,7 @@ def test_adjudicator_walks_the_same_passes_and_settles(project):
     eve = who(project, "eve")
     waiting = len(disputes(project))
     with project.reading() as connection:
-        assert queues.find_next_task(connection, eve) is None
+        assert queues.find_next_task(connection, eve.id) is None
         assert (
             queues.count_awaiting_adjudication(connection, eve)
             == waiting
@@ -228,11 +228,11 @@ def _material(project):
         return read_stored_material(connection)
 
 
-def test_amended_screening_closes_the_question_until_the_adjudicator_has_decided(gated):
+def test_undone_screening_closes_the_question_until_the_adjudicator_has_decided(gated):
     for name in ("sue", "sam"):
         work_off(gated, who(gated, name))
     assert progress(gated, "ann") == ((0, 4), 0)
-    amend(gated, "sue", "S", ({"eligible": "no", "code": "N2"},))
+    undo_last(gated, "sue", ({"eligible": "no", "code": "N2"},))
     with gated.reading() as connection:
         waiting = [one.open_reason for one in read_annotations(connection).responses].count(AWAITING_SCREENING)
     assert waiting == 2

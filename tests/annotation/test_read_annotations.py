@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from sqlalchemy import text
 from tests.annotation.projects import make_project, material, who, work_off
-from tests.annotation.results.studies import amend, study
+from tests.annotation.results.studies import study
 
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import read_stored_material
@@ -53,7 +53,7 @@ def test_what_holds_is_what_the_database_says_holds(project):
     assert adjudicated == {json.loads(key) for number, key in keys if f"response {number}" in disputed} != set()
     screened = {one.question_id for one in found.questions if one.triggers}
     assert screened == {json.loads(key) for number, key in questions if f"question {number}" in disputed} != set()
-    assert all(one.final == one.adjudication.final for one in found.questions if one.triggers)
+    assert all(one.final == one.adjudication.screening for one in found.questions if one.triggers)
     assert {one.open_reason for one in found.responses} == {None, "1 of 2 have finished"}
 
 
@@ -62,20 +62,6 @@ def test_who_comes_later_gets_a_later_number(tmp_path):
     work_off(project, who(project, "zoe"))
     assert {row.annotator for one in gathered(project).responses for row in one.records} == {"A1"}
     project.close()
-
-
-def test_changes_stand_beside_the_first_word(project):
-    amend(project, "dan", "C", [{"closed": "yes"}])
-    amended = [row for one in gathered(project).responses for row in one.records if row.amended]
-    assert [(row.annotator, row.judgment.closed, row.amended.closed) for row in amended] == [("A4", False, True)]
-
-
-def test_a_screener_s_change_stands_beside_the_first_word(project):
-    amend(project, "sue", "S", [{"eligible": "no", "code": "N2"}])
-    amended = [row for one in gathered(project).questions for row in one.records if row.amended]
-    assert [(row.screening.eligible, row.amended.eligible, row.amended.code) for row in amended] == [
-        (True, False, "N2")
-    ]
 
 
 def test_short_forms_are_marked_as_such(tmp_path):

@@ -91,15 +91,15 @@ def test_what_was_submitted_or_logged_is_never_changed(project, table, statement
             seq = audit_log.append_audit_event(connection, "x", "y").seq
             connection.execute(
                 text(
-                    "INSERT INTO annotate_reopenings (id, task, number, reason, asked)"
-                    " VALUES (:id, :task, 1, '', '') ON CONFLICT DO NOTHING"
+                    "INSERT INTO annotate_reopenings (id, task, number, at)"
+                    " VALUES (:id, :task, 1, '') ON CONFLICT DO NOTHING"
                 ),
                 {"id": f"r{seq}", "task": task},
             )
             connection.execute(
                 text(
-                    "INSERT INTO annotate_amendments (reopening, entries, key, event, at)"
-                    " SELECT id, '[]', 'k', :seq, '' FROM annotate_reopenings r"
+                    "INSERT INTO annotate_amendments (reopening, entries, event, at)"
+                    " SELECT id, '[]', :seq, '' FROM annotate_reopenings r"
                     " WHERE NOT EXISTS (SELECT 1 FROM annotate_amendments) LIMIT 1"
                 ),
                 {"seq": seq},

@@ -2,9 +2,6 @@
 
 Any difference sends a response to adjudication, and so does an inconsistent pattern of labels (appendix A.3). A
 judgment on which all agree becomes final unchanged. Every final judgment states its origin.
-
-Reasons are found in the labels as first submitted. An amended label never settles a response that several people have
-labelled: a person who amends has seen the answer and the reference, so the adjudicator decides, and that is final.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ class AdjudicationTrigger(StrEnum):
     ELIGIBILITY = "eligibility"
     REASON = "reason"
     AMENDMENT = "amendment"
-    """An annotator changed a submitted label, with the lead's permission."""
+    """An annotator undid the difference when an adjudicator had taken the case."""
 
 
 _TRACE_TRIGGERS = {
@@ -112,25 +109,23 @@ def settle_judgment(
     *,
     required: int = 2,
     triggers: tuple[AdjudicationTrigger, ...] | None = None,
-    amended: Judgment | None = None,
 ) -> FinalJudgment | None:
     """Return the final judgment; None while fewer than ``required`` people have finished or adjudication is pending.
 
     An adjudicator goes through all passes, so the adjudicated judgment replaces the others entirely.
 
     Args:
-        judgments: The annotators' judgments as first submitted.
+        judgments: The annotators' judgments.
         adjudicated: The adjudicator's judgment.
         required: Number of people assigned to the response.
         triggers: Reasons for adjudication; found in ``judgments`` by default.
-        amended: The amended judgment of a single annotator, which replaces the first one.
     """
     if len(judgments) < required:
         return None
     triggers = _default_triggers(judgments) if triggers is None else triggers
     if not triggers:
         origin = LabelOrigin.SINGLE if len(judgments) == 1 else LabelOrigin.AGREED
-        return FinalJudgment(amended or judgments[0], origin)
+        return FinalJudgment(judgments[0], origin)
     if adjudicated is None:
         return None
     changed = {

@@ -44,9 +44,6 @@ class Annotation:
     annotator: str | None = None
     """None in the single line of a response that has no finished annotation."""
     judgment: Judgment | None = None
-    """The judgment as first submitted, on which agreement is measured."""
-    amended: Judgment | None = None
-    """The judgment after amendments that the lead granted."""
     adjudicates: bool = False
     """Whether this person is the adjudicator."""
     reference_seen_before: bool = False
@@ -55,13 +52,6 @@ class Annotation:
     source: ResponseSource | None = None
     queued: bool = False
     """Whether the response was sent to adjudication."""
-
-    @property
-    def final(self) -> Judgment:
-        """The judgment with amendments. Only of finished annotations."""
-        judgment = self.amended or self.judgment
-        assert judgment is not None
-        return judgment
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +63,12 @@ class ScreeningAnnotation:
     """Number of screeners assigned to the question."""
     annotator: str | None = None
     screening: QuestionScreening | None = None
-    """The screening as first submitted, on which agreement is measured."""
-    amended: QuestionScreening | None = None
     adjudicates: bool = False
     benchmark: str | None = None
     decides: bool = False
     """Whether responses to the question are annotated only if it is eligible."""
     queued: bool = False
     """Whether the question was sent to adjudication."""
-
-    @property
-    def final(self) -> QuestionScreening:
-        """The screening with amendments. Only of finished annotations."""
-        screening = self.amended or self.screening
-        assert screening is not None
-        return screening
 
 
 @dataclass(frozen=True)
@@ -115,8 +96,8 @@ class ResponseAnnotations:
         return self.excluded is not None and self.excluded != AWAITING_SCREENING
 
     @property
-    def first_judgments(self) -> tuple[Judgment, ...]:
-        """Judgments before amendments, on which agreement is measured."""
+    def judgments(self) -> tuple[Judgment, ...]:
+        """The annotators' judgments, on which agreement is measured."""
         return tuple(row.judgment for row in self.annotations if row.judgment is not None)
 
     @property
@@ -126,12 +107,11 @@ class ResponseAnnotations:
 
     @cached_property
     def triggers(self) -> tuple[AdjudicationTrigger, ...]:
-        """Reasons for adjudication, from the labels as first submitted; empty before all have finished."""
+        """Reasons for adjudication; empty before all have finished."""
         if not self.complete:
             return ()
         if len(self.annotations) > 1:
-            triggers = find_adjudication_triggers(self.first_judgments)
-            return _add_amendment(triggers, self.annotations, queued=self.queued)
+            return _explain_queued(find_adjudication_triggers(self.judgments), queued=self.queued)
         # The flag of a single annotator counts where it was sent to an adjudicator.
         return (AdjudicationTrigger.INCONSISTENT,) if self.queued else ()
 
@@ -142,11 +122,10 @@ class ResponseAnnotations:
             return None
         # Imported files may hold more annotations than were required; all of them must agree.
         return settle_judgment(
-            self.first_judgments,
-            None if self.adjudication is None else self.adjudication.final,
+            self.judgments,
+            None if self.adjudication is None else self.adjudication.judgment,
             required=max(self.required, len(self.annotations)),
             triggers=self.triggers,
-            amended=self.annotations[0].final if self.annotations else None,
         )
 
     @property
@@ -191,16 +170,16 @@ class QuestionAnnotations:
     """Whether the question was sent to adjudication."""
 
     @property
-    def first_screenings(self) -> tuple[QuestionScreening, ...]:
-        """Screenings before amendments, on which agreement is measured."""
+    def screenings(self) -> tuple[QuestionScreening, ...]:
+        """The screeners' screenings, on which agreement is measured."""
         return tuple(row.screening for row in self.annotations if row.screening is not None)
 
     @cached_property
     def triggers(self) -> tuple[AdjudicationTrigger, ...]:
-        """Reasons for adjudication, from the screenings as first submitted; empty with a single screener."""
+        """Reasons for adjudication; empty with a single screener."""
         if len(self.annotations) < max(2, self.required):
             return ()
-        return _add_amendment(find_screening_disputes(self.first_screenings), self.annotations, queued=self.queued)
+        return _explain_queued(find_screening_disputes(self.screenings), queued=self.queued)
 
     @cached_property
     def final(self) -> QuestionScreening | None:
@@ -208,8 +187,8 @@ class QuestionAnnotations:
         if len(self.annotations) < self.required:
             return None
         if self.adjudication is not None:
-            return self.adjudication.final
-        return None if self.triggers else self.annotations[0].final
+            return self.adjudication.screening
+        return None if self.triggers else self.annotations[0].screening
 
     @property
     def exclusion(self) -> str | None:
@@ -282,18 +261,6 @@ class PassTime:
     """Whether the pass was submitted faster than a person can read and answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class GoldAnnotation:
-    """A gold item in the queue of an annotator."""
-
-    response_id: str
-    annotator: str
-    gold: Mapping[str, bool]
-    """Known labels, by criterion (L, A, C, K, Acc)."""
-    judgment: Judgment | None = None
-    """The annotator's judgment as first submitted; None until the task is finished."""
-
-
 class AnnotationSet(NamedTuple):
     """All annotations of a project or of imported files."""
 
@@ -303,8 +270,6 @@ class AnnotationSet(NamedTuple):
     """Unfinished work of people whose tasks went to others. No result uses it."""
     times: tuple[PassTime, ...] = ()
     """Times of all submitted passes; empty for imported files."""
-    gold: tuple[GoldAnnotation, ...] = ()
-    """Gold items of every annotator. They are in none of the other fields, and only ``gold.jsonl`` uses them."""
 
     @property
     def eligible_responses(self) -> tuple[ResponseAnnotations, ...]:
@@ -357,15 +322,9 @@ def _question(rows: Sequence[ScreeningAnnotation]) -> QuestionAnnotations:
     )
 
 
-def _add_amendment(
-    triggers: tuple[AdjudicationTrigger, ...], rows: Sequence[Annotation | ScreeningAnnotation], *, queued: bool
-) -> tuple[AdjudicationTrigger, ...]:
-    """Add the trigger of an amended label, even of one that was changed back: the lead allowed a second look.
-
-    A case that was sent to adjudication without another trigger had a difference that was undone too late.
-    """
-    amended = any(row.amended is not None for row in rows) or (queued and not triggers)
-    return (*triggers, AdjudicationTrigger.AMENDMENT) if amended else triggers
+def _explain_queued(triggers: tuple[AdjudicationTrigger, ...], *, queued: bool) -> tuple[AdjudicationTrigger, ...]:
+    """Add the trigger of a case that was taken by an adjudicator before its difference was undone."""
+    return (AdjudicationTrigger.AMENDMENT,) if queued and not triggers else triggers
 
 
 def _separate_adjudicator(rows: Sequence[Record]) -> tuple[tuple[Record, ...], Record | None]:

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
-from eclose.annotation.assignment.assign import (
-    AssignedTask,
-    AssignmentItem,
-    assign_to_annotators,
-    order_annotator_queue,
-)
+from eclose.annotation.assignment.assign import AssignmentItem, assign_to_annotators
 from eclose.annotation.assignment.choices import ScreeningMode
-from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
 from eclose.annotation.forms import AnnotationTaskKind, applicable_annotation_passes, inapplicable_form_fields
 from eclose.annotation.material_store import describe_system
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -68,62 +60,14 @@ def assign_responses_to_annotators(
     per_response: int = 2,
     kind: AnnotationTaskKind = AnnotationTaskKind.RESPONSE,
 ) -> AssignmentPlan:
-    """Assign every response to ``per_response`` annotators, and every gold item to all of them.
-
-    Returns the assignment without the gold items, which are mixed into the queues at random places.
-    """
+    """Assign every response to ``per_response`` annotators."""
     _check_unassigned(connection, kind)
     rows = {json.loads(row.key): row for row in connection.execute(_RESPONSES)}
-    gold = {key: row for key, row in rows.items() if row.gold}
-    study = {key: row for key, row in rows.items() if not row.gold}
-    if not settings.share_questions:
-        _check_gold_questions(rows.values())
     assignment = _assign(
-        study, annotators, AnnotatorPool.RESPONSES, per_response, settings, lambda row: describe_system(row.origin)
+        rows, annotators, AnnotatorPool.RESPONSES, per_response, settings, lambda row: describe_system(row.origin)
     )
-    mixed = _mix_in_gold(assignment, _items(gold)) if gold else assignment
-    _insert_tasks(connection, mixed, annotators, lambda item: _response_task(rows[item.id], kind, settings))
+    _insert_tasks(connection, assignment, annotators, lambda item: _response_task(rows[item.id], kind, settings))
     return assignment
-
-
-def append_gold_tasks(connection: Connection, annotators: Sequence[Person], settings: AnnotationProjectSettings) -> int:
-    """Assign every gold item to annotators who joined later, behind their tasks; return the number of items."""
-    rows = {json.loads(row.key): row for row in connection.execute(_RESPONSES) if row.gold}
-    stored = connection.execute(_RESPONSE_KIND).scalar_one_or_none()
-    # No kind: no tasks were assigned yet, and the assignment will include these people.
-    if stored is None or not rows:
-        return len(rows)
-    kind = AnnotationTaskKind(stored)
-    for annotator in annotators:
-        assignment = _assign(rows, [annotator], AnnotatorPool.RESPONSES, 1, settings, lambda _row: "")
-        last = int(connection.execute(_LAST, {"person": annotator.id}).scalar_one() or 0)
-
-        def task(item: AssignmentItem) -> dict[str, Any]:
-            return _response_task(rows[item.id], kind, settings)
-
-        _insert_tasks(connection, assignment, [annotator], task, after=max(0, last))
-    return len(rows)
-
-
-def _check_gold_questions(rows: Collection[Any]) -> None:
-    """Raise where the question of a gold item, which all annotators get, has another response."""
-    questions = Counter(row.question for row in rows)
-    for row in rows:
-        if row.gold and questions[row.question] > 1:
-            raise UserError(
-                f"--gold: question {json.loads(row.question_key)!r} has several responses, and no annotator gets a"
-                " question twice. Use gold items of other questions, or add --share-questions."
-            )
-
-
-def _mix_in_gold(assignment: AssignmentPlan, gold: Sequence[AssignmentItem]) -> AssignmentPlan:
-    """Return an assignment in which every annotator also has the gold items, in one random order with the others."""
-    tasks = [
-        AssignedTask(name, position, item)
-        for name, queue in assignment.queues.items()
-        for position, item in enumerate(order_annotator_queue([*queue, *gold], name, seed=assignment.seed), start=1)
-    ]
-    return replace(assignment, tasks=tuple(tasks))
 
 
 def append_response_tasks(
@@ -164,15 +108,11 @@ def _assign(
     for person in people:
         if person.pool is not pool or person.role is PersonRole.ADJUDICATOR:
             raise SettingError(f"{person.name} is {person.role} of {person.pool} and cannot be assigned {pool}.")
-    items = _items(rows, system)
+    # By their keys: row numbers would make the assignment depend on the order of the input.
+    items = [AssignmentItem(key, str(json.loads(row.question_key)), system(row)) for key, row in rows.items()]
     names = [person.name for person in people]
     share = settings.share_questions
     return assign_to_annotators(items, names, per_response=per_response, seed=settings.seed, share_questions=share)
-
-
-def _items(rows: Mapping[str, Any], system: Callable[[Any], str] = lambda _row: "") -> list[AssignmentItem]:
-    # By their keys: row numbers would make the assignment depend on the order of the input.
-    return [AssignmentItem(key, str(json.loads(row.question_key)), system(row)) for key, row in rows.items()]
 
 
 def _question_task(row: Any) -> dict[str, Any]:
@@ -229,18 +169,16 @@ def _insert_tasks(
         columns = {"id": secrets.token_urlsafe(16), "person": person.id, "role": person.role, "pool": person.pool}
         rows.append(task(assigned.item) | columns | {"place": after + assigned.position})
     connection.execute(_ADD, rows)
-    append_audit_event(connection, LEAD_NAME, "assigned tasks", rows={AuditedKind.TASKS: [row["id"] for row in rows]})
 
 
 def _check_unassigned(connection: Connection, kind: AnnotationTaskKind) -> None:
     if connection.execute(_COUNT_TASKS, {"pool": POOL_BY_TASK_KIND[kind]}).scalar_one():
-        raise UserError("tasks were assigned before. Change the people with: eclose annotate add-people, or reassign.")
+        raise UserError("tasks were assigned before. Replace a person with: eclose annotate reassign.")
 
 
 _AWAIT_SCREENING = text("INSERT INTO annotate_eligibility (question) VALUES (:question)")
 _FAMILIES = text("SELECT id AS question, key, key AS question_key FROM annotate_families ORDER BY id")
 _LAST = text("SELECT max(place) FROM annotate_tasks WHERE person = :person")
-_RESPONSE_KIND = text("SELECT min(kind) FROM annotate_tasks WHERE pool = 'responses'")
 _COUNT_TASKS = text("SELECT count(*) FROM annotate_tasks WHERE pool = :pool")
 # "referenced" and "answered" tell which passes and fields apply.
 _QUESTIONS = text(
@@ -251,8 +189,7 @@ _QUESTIONS = text(
 _RESPONSES = text(
     "SELECT r.id AS response, r.key, r.question, q.key AS question_key, r.steps, o.origin,"
     " a.response IS NOT NULL AS answered, k.question IS NOT NULL AS referenced,"
-    " EXISTS (SELECT 1 FROM annotate_tasks t WHERE t.response = r.id) AS assigned,"
-    " EXISTS (SELECT 1 FROM annotate_gold g WHERE g.response = r.id) AS gold"
+    " EXISTS (SELECT 1 FROM annotate_tasks t WHERE t.response = r.id) AS assigned"
     " FROM annotate_responses r JOIN annotate_questions q ON q.id = r.question"
     " JOIN annotate_response_origins o ON o.response = r.id LEFT JOIN annotate_answers a ON a.response = r.id"
     " LEFT JOIN annotate_references k ON k.question = r.question ORDER BY r.id"

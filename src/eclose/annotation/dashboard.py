@@ -1,8 +1,7 @@
-"""The lead's overview of a project: people, queues, requests, taken cases, times. It never contains labels."""
+"""The lead's overview of a project: people, queues, times. It never contains labels."""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
@@ -12,8 +11,6 @@ from sqlalchemy import text
 
 from eclose.annotation import queues
 from eclose.annotation.accounts.people import NO_PASSWORD, person_from_row
-from eclose.annotation.read_annotations import NOT_GOLD
-from eclose.annotation.staffing import TakenCase, list_taken_cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -57,19 +54,6 @@ class DashboardQueue(NamedTuple):
     """Subjects without disagreement, or adjudicated."""
 
 
-class DashboardRequest(NamedTuple):
-    """A request to change a submitted pass."""
-
-    id: str
-    person: str
-    position: int
-    """Position of the task in the queue of the person, from 1."""
-    pass_name: str
-    question: str
-    text: str
-    at: str
-
-
 class PersonTimes(NamedTuple):
     """How long a person takes for each pass, from its first opening to its submission."""
 
@@ -86,9 +70,6 @@ class LeadDashboard:
 
     people: tuple[DashboardPerson, ...]
     queues: tuple[DashboardQueue, ...]
-    requests: tuple[DashboardRequest, ...]
-    cases: tuple[TakenCase, ...]
-    """Cases that adjudicators have taken and not finished."""
     pools: frozenset[str]
     """Pools that have tasks, which decide on the roles that can be added."""
     events: int
@@ -103,8 +84,6 @@ def read_lead_dashboard(connection: Connection, *, an_hour_ago: str) -> LeadDash
     return LeadDashboard(
         people=read_dashboard_people(connection),
         queues=read_dashboard_queues(connection),
-        requests=list_dashboard_requests(connection),
-        cases=list_taken_cases(connection),
         pools=frozenset(connection.execute(_POOLS).scalars()),
         events=int(counts.events),
         submissions=int(counts.submissions),
@@ -146,21 +125,6 @@ def _queue(row: Any) -> DashboardQueue:
     return DashboardQueue(row.kind, row.total, row.finished, waiting, row.adjudicated, row.finished - waiting)
 
 
-def list_dashboard_requests(connection: Connection) -> tuple[DashboardRequest, ...]:
-    """Return the requests that wait for the lead, oldest first."""
-    requests = [
-        DashboardRequest(row.id, row.name, row.place, row.pass_name, _question(row), json.loads(row.reason), row.asked)
-        for row in connection.execute(_REQUESTS)
-    ]
-    return tuple(sorted(requests, key=lambda request: request.at))
-
-
-def _question(row: Row[Any]) -> str:
-    # The material of a family holds its question.
-    question: str = json.loads(row.shown)["question"] if row.question is None else json.loads(row.question)
-    return question
-
-
 def summarise_pass_times(times: Iterable[PassTime]) -> tuple[PersonTimes, ...]:
     """Return the median time of each pass by person, in the order of first submissions."""
     by_person: defaultdict[str, list[PassTime]] = defaultdict(list)
@@ -199,12 +163,5 @@ _QUEUES = text(
     " max(CASE WHEN a.subject IS NULL THEN 0 ELSE 1 END) AS disputed,"
     f" max(CASE WHEN t.role = 'adjudicator' AND {_IS_FINISHED} THEN 1 ELSE 0 END) AS adjudicated"
     " FROM annotate_current_tasks t LEFT JOIN annotate_adjudications a ON a.subject = t.subject"
-    f" WHERE {NOT_GOLD} GROUP BY t.subject) s GROUP BY kind ORDER BY kind"
-)
-_REQUESTS = text(
-    "SELECT r.id, p.name, t.place, s.pass AS pass_name, q.question, f.shown, r.reason, r.asked"
-    " FROM annotate_reopenings r JOIN annotate_submissions s ON s.task = r.task AND s.number = r.number"
-    " JOIN annotate_tasks t ON t.id = r.task JOIN annotate_people p ON p.id = t.person"
-    " LEFT JOIN annotate_questions q ON q.id = t.question LEFT JOIN annotate_families f ON f.id = t.family"
-    " WHERE r.decision IS NULL ORDER BY r.asked, r.id"
+    " GROUP BY t.subject) s GROUP BY kind ORDER BY kind"
 )

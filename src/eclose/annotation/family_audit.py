@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
+from eclose.annotation.audit_log import LEAD_NAME, append_audit_event
 from eclose.annotation.forms import YES
 from eclose.annotation.read_annotations import read_family_audits
 from eclose.protocol.auditing import AUDIT_MARKS, AUDIT_PARTS, AuditorMaterial, FamilyAuditForm
@@ -34,9 +34,7 @@ def add_audit_families(connection: Connection, families: Iterable[tuple[FormIds,
     rows = [{"key": json.dumps(ids), "shown": json.dumps(asdict(family))} for ids, family in families]
     if rows:
         connection.execute(_ADD, rows)
-    append_audit_event(
-        connection, LEAD_NAME, "added families", rows={AuditedKind.FAMILIES: [row["key"] for row in rows]}
-    )
+    append_audit_event(connection, LEAD_NAME, "filled", detail={"families": len(rows)})
     return len(rows)
 
 
@@ -48,15 +46,13 @@ def read_project_audit_forms(connection: Connection) -> dict[int, list[FamilyAud
     """
     families = {row.key: parse_dataclass(AuditorMaterial, json.loads(row.shown)) for row in connection.execute(_SHOWN)}
     forms: dict[int, list[FamilyAuditForm]] = {}
-    for ids, auditors, audits, adjudication in read_family_audits(connection):
+    for ids, auditors, audits in read_family_audits(connection):
         for number in range(1, len(auditors) + 1):
             forms.setdefault(number, [])  # an auditor without a finished form gets an empty file
-        # Forms of auditors as first submitted, on which agreement is measured; the adjudicator's as it holds now.
-        filled = {auditors.index(task.person) + 1: task.entries["F"][0] for task in audits}
-        if adjudication is not None:
-            filled[len(ids)] = adjudication.final["F"][0]
-        for number, entry in filled.items():
-            forms.setdefault(number, []).append(_form(ids[number - 1], families[json.dumps(ids)], entry))
+        for name, task in audits.items():
+            number = len(ids) if name is None else auditors.index(name) + 1
+            form = _form(ids[number - 1], families[json.dumps(ids)], task.entries["F"][0])
+            forms.setdefault(number, []).append(form)
     return {number: sorted(group, key=lambda form: form.id) for number, group in sorted(forms.items())}
 
 

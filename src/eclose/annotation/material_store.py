@@ -11,18 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import text
 
-from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
 from eclose.core.instance import Instance, Passage
-from eclose.core.judgment import Criterion
 from eclose.core.response import Response, ResponseSource, Trace
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from sqlalchemy import Connection, Row, TextClause
-
-    from eclose.core.judgment import Judgment
 
 _BATCH = 1_000
 """Rows per insert statement."""
@@ -37,7 +33,7 @@ class AnnotationMaterial(NamedTuple):
 
 def add_questions(connection: Connection, instances: Iterable[Instance]) -> int:
     """Add questions with evidence, references and origins; return their number."""
-    return _add(connection, _QUESTION, map(_question, instances), AuditedKind.QUESTIONS)
+    return _add(connection, _QUESTION, map(_question, instances))
 
 
 def add_responses(connection: Connection, responses: Iterable[Response]) -> int:
@@ -52,39 +48,7 @@ def add_responses(connection: Connection, responses: Iterable[Response]) -> int:
                 )
             yield _response(response, question_ids[response.instance_id])
 
-    return _add(connection, _RESPONSE, rows(), AuditedKind.RESPONSES)
-
-
-def add_gold_labels(connection: Connection, judgments: Iterable[Judgment]) -> int:
-    """Make responses of the project gold items with these labels; return their number.
-
-    Raises:
-        UserError: A response is not in the project, occurs twice, or has no label at all.
-    """
-    response_ids: dict[str, int] = {json.loads(row.key): row.id for row in connection.execute(_RESPONSE_IDS)}
-    rows: dict[int, str] = {}
-    for judgment in judgments:
-        response = response_ids.get(judgment.response_id)
-        if response is None or response in rows:
-            problem = "is not among the responses" if response is None else "has two lines"
-            raise UserError(f"--gold: response {judgment.response_id!r} {problem}.")
-        labels = {name: label for name in Criterion if (label := judgment.label(name)) is not None}
-        if not labels:
-            raise UserError(f"--gold: response {judgment.response_id!r} has no label.")
-        rows[response] = json.dumps(labels)
-    if not rows:
-        raise UserError("--gold: the file holds no judgment.")
-    connection.execute(_GOLD, [{"response": response, "labels": labels} for response, labels in rows.items()])
-    append_audit_event(connection, LEAD_NAME, "added gold labels", rows={AuditedKind.GOLD: rows})
-    return len(rows)
-
-
-def list_material_ids(connection: Connection) -> tuple[set[str], set[str]]:
-    """Return the ids of the questions and of the responses of a project."""
-    questions, responses = (
-        {json.loads(row.key) for row in connection.execute(statement)} for statement in (_QUESTION_IDS, _RESPONSE_IDS)
-    )
-    return questions, responses
+    return _add(connection, _RESPONSE, rows())
 
 
 def _question(instance: Instance) -> dict[str, Any]:
@@ -112,19 +76,15 @@ def _response(response: Response, question: int) -> dict[str, Any]:
     }
 
 
-def _add(
-    connection: Connection, statements: Sequence[TextClause], rows: Iterator[dict[str, Any]], kind: AuditedKind
-) -> int:
-    """Insert rows with the first statement, and their parts with the others, which look up the row by its key."""
-    keys: list[str] = []
+def _add(connection: Connection, statements: Mapping[str, TextClause], rows: Iterator[dict[str, Any]]) -> int:
+    """Insert rows with the statement of their key, and each part that is present with its own."""
+    count = 0
     while batch := list(islice(rows, _BATCH)):
-        connection.execute(statements[0], batch)
-        for statement, part in zip(statements[1:], _PARTS[kind], strict=True):
+        for part, statement in statements.items():
             if present := [row for row in batch if row[part] is not None]:
                 connection.execute(statement, present)
-        keys += [row["key"] for row in batch]
-    append_audit_event(connection, LEAD_NAME, f"added {kind}", rows={kind: keys})
-    return len(keys)
+        count += len(batch)
+    return count
 
 
 def read_stored_material(connection: Connection) -> AnnotationMaterial:
@@ -171,27 +131,23 @@ def describe_system(origin: str) -> str:
     return f"{fields.get('model')} / {fields.get('method')}"
 
 
-_PARTS = {AuditedKind.QUESTIONS: ("reference", "origin"), AuditedKind.RESPONSES: ("answer", "origin")}
-
 _QUESTION_IDS = text("SELECT id, key FROM annotate_questions")
-_RESPONSE_IDS = text("SELECT id, key FROM annotate_responses")
-_GOLD = text("INSERT INTO annotate_gold (response, labels) VALUES (:response, :labels)")
 # Parts refer to their row by its key, since a batch insert returns no ids.
 _OF_QUESTION = "SELECT id FROM annotate_questions WHERE key = :key"
 _OF_RESPONSE = "SELECT id FROM annotate_responses WHERE key = :key"
-_QUESTION = (
-    text("INSERT INTO annotate_questions (key, question, evidence) VALUES (:key, :question, :evidence)"),
-    text(
+_QUESTION = {
+    "key": text("INSERT INTO annotate_questions (key, question, evidence) VALUES (:key, :question, :evidence)"),
+    "reference": text(
         "INSERT INTO annotate_references (question, reference, aliases)"
         f" VALUES (({_OF_QUESTION}), :reference, :aliases)"
     ),
-    text(f"INSERT INTO annotate_question_origins (question, origin) VALUES (({_OF_QUESTION}), :origin)"),
-)
-_RESPONSE = (
-    text("INSERT INTO annotate_responses (key, question, steps) VALUES (:key, :question, :steps)"),
-    text(f"INSERT INTO annotate_answers (response, answer) VALUES (({_OF_RESPONSE}), :answer)"),
-    text(f"INSERT INTO annotate_response_origins (response, origin) VALUES (({_OF_RESPONSE}), :origin)"),
-)
+    "origin": text(f"INSERT INTO annotate_question_origins (question, origin) VALUES (({_OF_QUESTION}), :origin)"),
+}
+_RESPONSE = {
+    "key": text("INSERT INTO annotate_responses (key, question, steps) VALUES (:key, :question, :steps)"),
+    "answer": text(f"INSERT INTO annotate_answers (response, answer) VALUES (({_OF_RESPONSE}), :answer)"),
+    "origin": text(f"INSERT INTO annotate_response_origins (response, origin) VALUES (({_OF_RESPONSE}), :origin)"),
+}
 _READ_QUESTIONS = text(
     "SELECT q.key, q.question, q.evidence, k.reference, k.aliases, o.origin FROM annotate_questions q"
     " JOIN annotate_question_origins o ON o.question = q.id"

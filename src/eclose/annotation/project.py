@@ -1,6 +1,6 @@
 """An annotation project: a folder, a database, and settings that are fixed when the project is created.
 
-The folder holds the location of the database, a copy of the settings and a copy of the audit log's last hash. The
+The folder holds the location of the database, a copy of the settings and the last event of the audit log. The
 settings in force are those of the database. The database is an SQLite file in the folder, or a PostgreSQL server for
 many simultaneous users.
 """
@@ -98,23 +98,18 @@ class AnnotationProject:
         """Yield a writing connection; commit to disk at the end, roll back after an error."""
         writes = {WRITE_OPTION: True}
         with self._write_lock, self.engine.connect().execution_options(**writes) as connection:
-            connection.info.pop(audit_log.HAS_EVENTS, None)
+            connection.info.pop(audit_log.LAST_EVENT, None)
             with connection.begin():
                 yield connection
-            has_events = connection.info.pop(audit_log.HAS_EVENTS, False)
+            event = connection.info.pop(audit_log.LAST_EVENT, None)
         # After the commit: the file outside may be behind the log, but must not name an event that was rolled back.
-        if has_events:
-            self.record_head()
+        if event is not None:
+            self.head.advance(event)
 
     def close(self) -> None:
         """Close the database, and take the access of others away from files that were added to the folder."""
         self.engine.dispose()
         make_private_folder(self.folder)
-
-    def record_head(self) -> None:
-        """Write the current end of the audit log to the file outside the database."""
-        with self.reading() as connection:
-            self.head.advance(audit_log.last_audit_event(connection))
 
 
 def create_annotation_project(
@@ -163,9 +158,7 @@ def _store_new_project(project: AnnotationProject, location: Path | str, begin: 
         for name, value in stored.items():
             row = {"name": name, "value": json.dumps(value)}
             connection.execute(text("INSERT INTO annotate_settings (name, value) VALUES (:name, :value)"), row)
-        audit_log.append_audit_event(
-            connection, LEAD_NAME, "created", detail=stored, rows={audit_log.AuditedKind.SETTINGS: stored}
-        )
+        audit_log.append_audit_event(connection, LEAD_NAME, "created", detail=stored)
         begin(connection)
     with project.reading() as connection:
         project.head.start(audit_log.last_audit_event(connection))
@@ -199,7 +192,7 @@ def _database_location(folder: Path, database: str | None) -> Path | str:
     return database
 
 
-def open_annotation_project(folder: Path, *, check_end: bool = True) -> AnnotationProject:
+def open_annotation_project(folder: Path) -> AnnotationProject:
     """Open the project of a folder; raise where it has other guidelines, or its database lacks recorded events."""
     # Labels under different guidelines are not comparable, so a project never mixes them.
     if not (folder / SETTINGS_FILE).is_file():
@@ -221,29 +214,33 @@ def open_annotation_project(folder: Path, *, check_end: bool = True) -> Annotati
             f"{folder}: was created with other guidelines ({', '.join(changed)}). Continue with the version of eclose"
             " that created it, or create a new project."
         )
-    if check_end:
-        _refuse_lost_end(project)
+    _refuse_lost_events(project)
     return project
 
 
-def _refuse_lost_end(project: AnnotationProject) -> None:
-    """Raise where the database lacks the event that the file outside it records; one that is damaged is not checked."""
+def _refuse_lost_events(project: AnnotationProject) -> None:
+    """Raise where the database lacks events up to the one that the file outside it records."""
     try:
         recorded = project.head.read()
     except ValueError:
-        return  # the check of the audit log reports it
+        return  # the status of the project reports it
     with project.reading() as connection:
-        event = connection.execute(_EVENT, {"seq": recorded.seq}).scalar_one_or_none()
-    if event != recorded.hash:
+        row = connection.execute(_EVENTS, {"seq": recorded.seq}).one()
+    lost = None if row.id == recorded.id else f"event {recorded.seq:,}, which {project.head.path.name} records"
+    if lost is None and row.events != recorded.seq:
+        lost = f"{recorded.seq - row.events:,} of the events up to number {recorded.seq:,}"
+    if lost is not None:
         project.close()
         raise UserError(
-            f"{project.folder}: its database lacks event {recorded.seq:,}, which {project.head.path.name} records, so"
-            f" submissions are missing. Stop the server and copy the folder again, with {DATABASE_FILE}-wal where"
-            f" there is one. For details: eclose annotate verify-audit {project.folder}"
+            f"{project.folder}: its database lacks {lost}, so submissions are missing. Stop the server and copy the"
+            f" folder again, with {DATABASE_FILE}-wal where there is one."
         )
 
 
-_EVENT = text("SELECT hash FROM annotate_events WHERE seq = :seq")
+# The id of an event, and the number of events up to it.
+_EVENTS = text(
+    "SELECT max(CASE WHEN seq = :seq THEN id END) AS id, count(*) AS events FROM annotate_events WHERE seq <= :seq"
+)
 
 
 def _check_copied_settings(folder: Path, copied: Mapping[str, Any], stored: Mapping[str, Any]) -> None:

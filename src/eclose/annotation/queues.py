@@ -52,13 +52,11 @@ def count_finished_tasks(connection: Connection, person: int) -> int:
     return int(connection.execute(_CURSOR, {"person": person}).scalar_one_or_none() or 0)
 
 
-def find_next_task(connection: Connection, person: Person) -> str | None:
-    """Return the id of a person's next task; None where there is none. Adjudicators use ``take_next_task``."""
-    return find_open_task(connection, person.id)
+def find_next_task(connection: Connection, person_id: int) -> str | None:
+    """Return the id of the only task that a person may work on; None where there is none.
 
-
-def find_open_task(connection: Connection, person_id: int) -> str | None:
-    """Return the id of the only task that a person may work on; None where there is none."""
+    Adjudicators use ``take_next_task``.
+    """
     values = {"person": person_id, "done": count_finished_tasks(connection, person_id)}
     return connection.execute(_NEXT, values).scalar_one_or_none()
 
@@ -95,7 +93,7 @@ def take_next_task(connection: Connection, person: Person) -> str | None:
 
     Needs a writing connection. Raises IntegrityError where another adjudicator took the same subject: try again.
     """
-    task = find_next_task(connection, person)
+    task = find_next_task(connection, person.id)
     if task is not None or person.role is not PersonRole.ADJUDICATOR:
         return task
     row = connection.execute(_WAITS, {"person": person.id, "pool": person.pool}).mappings().one_or_none()
@@ -105,8 +103,7 @@ def take_next_task(connection: Connection, person: Person) -> str | None:
     values = {"id": secrets.token_urlsafe(16), "person": person.id, "place": last_place(connection, person.id) + 1}
     task = str(connection.execute(_CLAIM, {**row, **values}).scalar_one())
     detail = {"reference_seen_before": bool(row["met"])}
-    rows = {audit_log.AuditedKind.TASKS: [task]}
-    audit_log.append_audit_event(connection, person.name, "took", task=task, detail=detail, rows=rows)
+    audit_log.append_audit_event(connection, person.name, "took", task=task, detail=detail)
     return task
 
 
@@ -136,9 +133,6 @@ def finish_task(connection: Connection, project: AnnotationProject, task: Row[An
 
 def update_task_subject(connection: Connection, project: AnnotationProject, task: Row[Any]) -> None:
     """Queue the subject of a finished or amended task for adjudication if needed, and record a settled screening."""
-    # The labels of gold items are known.
-    if connection.execute(_IS_GOLD, {"response": task.response}).scalar_one():
-        return
     # Done by the last annotator to finish, in the transaction of that submission: none is forgotten after a crash.
     if connection.execute(_UNFINISHED, {"subject": task.subject}).scalar_one():
         return
@@ -148,12 +142,10 @@ def update_task_subject(connection: Connection, project: AnnotationProject, task
         _record_eligibility(connection, task)
 
 
-def queue_flagged_responses(connection: Connection, project: AnnotationProject) -> int:
-    """Queue the flagged responses of single annotators that had no adjudicator; return their number."""
-    flagged = find_flagged_responses(connection)
-    for task in flagged:
+def queue_flagged_responses(connection: Connection, project: AnnotationProject) -> None:
+    """Queue the flagged responses of single annotators that had no adjudicator."""
+    for task in find_flagged_responses(connection):
         _queue_disputed_subject(connection, project, task)
-    return len(flagged)
 
 
 def find_flagged_responses(connection: Connection) -> list[Row[Any]]:
@@ -181,10 +173,11 @@ def count_eligibility(connection: Connection) -> dict[str, int]:
 def _queue_disputed_subject(connection: Connection, project: AnnotationProject, task: Row[Any]) -> None:
     triggers = explain_subject_adjudication(connection, AnnotationTaskKind(task.kind), task.subject)
     values = {"subject": task.subject, "kind": task.kind}
-    rows = {audit_log.AuditedKind.ADJUDICATIONS: [task.subject]}
     # An annotator has undone the pass that made the difference, and no adjudicator has seen the case.
     if not triggers and connection.execute(_UNDISPUTE, values).rowcount:
-        audit_log.append_audit_event(connection, audit_log.SERVER_NAME, "left adjudication", rows=rows)
+        audit_log.append_audit_event(
+            connection, audit_log.SERVER_NAME, "left adjudication", detail={"subject": task.subject}
+        )
     # Only one annotator: without an adjudicator, the flag is shown to the lead (find_flagged_responses).
     if not triggers or (
         connection.execute(_COUNT_PEOPLE, values).scalar_one() == 1
@@ -201,7 +194,9 @@ def _queue_disputed_subject(connection: Connection, project: AnnotationProject, 
         "at": audit_log.current_timestamp(),
     }
     if connection.execute(_DISPUTE, values).rowcount:
-        audit_log.append_audit_event(connection, audit_log.SERVER_NAME, "queued for adjudication", rows=rows)
+        audit_log.append_audit_event(
+            connection, audit_log.SERVER_NAME, "queued for adjudication", detail={"subject": task.subject}
+        )
 
 
 def _record_eligibility(connection: Connection, task: Row[Any]) -> None:
@@ -236,7 +231,6 @@ _FINISHED_AT = text(
     "SELECT max(s.at) FROM annotate_tasks t JOIN annotate_submissions s ON s.task = t.id"
     " WHERE t.person = :person AND t.place > :first AND t.place <= :last GROUP BY t.place ORDER BY t.place"
 )
-_IS_GOLD = text("SELECT count(*) FROM annotate_gold WHERE response = :response")
 # One letter of "passes" per pass, so its length is the number of passes.
 _UNFINISHED = text(
     "SELECT count(*) FROM annotate_tasks t WHERE t.subject = :subject AND t.role <> 'adjudicator'"
@@ -253,14 +247,12 @@ _HAS_ADJUDICATOR = text(
 _SINGLE_TASKS = text(
     "SELECT t.id, t.kind, t.subject, t.question, t.response, t.family, t.person, t.role FROM annotate_current_tasks t"
     " WHERE t.kind IN ('response', 'short') AND t.role = 'annotator'"
-    " AND t.response NOT IN (SELECT response FROM annotate_gold)"
     " AND (SELECT count(*) FROM annotate_submissions s WHERE s.task = t.id) = length(t.passes)"
     " AND NOT EXISTS (SELECT 1 FROM annotate_adjudications a WHERE a.subject = t.subject)"
     " AND NOT EXISTS (SELECT 1 FROM annotate_current_tasks o WHERE o.subject = t.subject AND o.id <> t.id)"
 )
 _ELIGIBILITY_COUNTS = text(
-    "SELECT eligible, code, count(*) AS questions FROM annotate_eligibility"
-    " WHERE question NOT IN (SELECT question FROM annotate_gold_questions) GROUP BY eligible, code"
+    "SELECT eligible, code, count(*) AS questions FROM annotate_eligibility GROUP BY eligible, code"
     " ORDER BY coalesce(eligible, -1) DESC, code"
 )
 _ELIGIBILITY = text("UPDATE annotate_eligibility SET eligible = :eligible, code = :code WHERE question = :question")

@@ -9,28 +9,26 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole, list_people
-from eclose.annotation.adjudication import AdjudicationTrigger, find_adjudication_triggers
+from eclose.annotation.adjudication import find_adjudication_triggers
 from eclose.annotation.annotation_records import (
     MIN_SECONDS,
     MIN_SECONDS_PER_ENTRY,
     Annotation,
     AnnotationSet,
-    GoldAnnotation,
     PassTime,
     ScreeningAnnotation,
     SetAsideWork,
     find_screening_disputes,
     group_annotations,
 )
-from eclose.annotation.form_labels import judgment_from_form, screening_from_form
-from eclose.annotation.forms import YES, AnnotationTaskKind, FormEntry
+from eclose.annotation.forms import YES, AnnotationTaskKind, FormEntry, judgment_from_form, screening_from_form
 from eclose.annotation.material_store import decode_response_source
 
 if TYPE_CHECKING:
@@ -54,26 +52,9 @@ class FinishedTaskEntries:
     person: str
     role: PersonRole
     entries: Mapping[str, tuple[FormEntry, ...]]
-    """Entries by pass, as first submitted."""
-    amended: Mapping[str, tuple[FormEntry, ...]] = field(default_factory=dict)
-    """Newest amendment by pass; only of amended passes."""
+    """Entries by pass; of a pass that its person changed, the newest."""
     reference_seen_before: bool = False
     """Whether this person knew the reference from another response to the question."""
-
-    @property
-    def final(self) -> dict[str, tuple[FormEntry, ...]]:
-        """Entries by pass, with amendments."""
-        return {**self.entries, **self.amended}
-
-
-class AuditedFamily(NamedTuple):
-    """The finished audits of a family."""
-
-    form_ids: tuple[str, ...]
-    auditors: tuple[str, ...]
-    """Names of the assigned auditors, in the order of invitation."""
-    audits: tuple[FinishedTaskEntries, ...]
-    adjudication: FinishedTaskEntries | None
 
 
 def read_annotations(connection: Connection, *, names: bool = False) -> AnnotationSet:
@@ -81,9 +62,7 @@ def read_annotations(connection: Connection, *, names: bool = False) -> Annotati
     labels = _person_labels(connection, names=names)
     annotations = group_annotations(_response_records(connection, labels), _question_records(connection, labels))
     return annotations._replace(
-        set_aside=tuple(_set_aside_work(connection, labels)),
-        times=tuple(_pass_times(connection, labels)),
-        gold=tuple(_gold_annotations(connection, labels)),
+        set_aside=tuple(_set_aside_work(connection, labels)), times=tuple(_pass_times(connection, labels))
     )
 
 
@@ -105,40 +84,21 @@ def _pass_times(connection: Connection, labels: Mapping[str, str]) -> Iterator[P
         )
 
 
-def _gold_annotations(connection: Connection, labels: Mapping[str, str]) -> Iterator[GoldAnnotation]:
-    tasks = _tasks_by_subject(connection, (AnnotationTaskKind.RESPONSE, AnnotationTaskKind.SHORT))
-    finished = {task.task: task for group in tasks.values() for task in group}
-    for row in connection.execute(_GOLD_TASKS):
-        task, key = finished.get(row.id), json.loads(row.key)
-        label = labels[row.person]
-        judgment = judgment_from_form(key, label, AnnotationTaskKind(row.kind), task.entries) if task else None
-        yield GoldAnnotation(key, label, json.loads(row.labels), judgment)
-
-
 def explain_subject_adjudication(connection: Connection, kind: AnnotationTaskKind, subject: str) -> tuple[str, ...]:
-    """Return why a subject needs adjudication, from its labels as first submitted; empty where it needs none."""
+    """Return why a subject needs adjudication; empty where it needs none."""
     tasks = [task for task in _subject_tasks(connection, subject) if task.role is not PersonRole.ADJUDICATOR]
     if kind is AnnotationTaskKind.FAMILY:
         return _explain_family(tasks)
     if kind is AnnotationTaskKind.SCREENING:
         screenings = [screening_from_form(subject, task.person, task.entries["S"][0]) for task in tasks]
-        triggers = find_screening_disputes(screenings)
-    else:
-        triggers = find_adjudication_triggers(
-            [judgment_from_form(subject, task.person, kind, task.entries) for task in tasks]
-        )
-        if len(tasks) == 1 and not triggers and tasks[0].amended:
-            triggers = find_adjudication_triggers([judgment_from_form(subject, "", kind, tasks[0].final)])
-    # The amendment of a single annotator replaces the first label, since there is none to compare it with.
-    amended = len(tasks) > 1 and any(task.amended for task in tasks)
-    return (*triggers, AdjudicationTrigger.AMENDMENT) if amended else triggers
+        return find_screening_disputes(screenings)
+    return find_adjudication_triggers([judgment_from_form(subject, task.person, kind, task.entries) for task in tasks])
 
 
 def _explain_family(tasks: Sequence[FinishedTaskEntries]) -> tuple[str, ...]:
     # A family passes where all its marks are yes. Auditors who fail it for different marks agree on the decision.
     decisions = {all(value == YES for entry in task.entries["F"] for value in entry.values()) for task in tasks}
-    amended = len(tasks) > 1 and any(task.amended for task in tasks)
-    return (FAMILY_TRIGGER,) if len(decisions) > 1 or amended else ()
+    return (FAMILY_TRIGGER,) if len(decisions) > 1 else ()
 
 
 def read_question_outcome(connection: Connection, subject: str, required: int) -> QuestionScreening | None:
@@ -153,17 +113,21 @@ def _subject_tasks(connection: Connection, subject: str) -> list[FinishedTaskEnt
     return _filled_tasks(connection.execute(_ONE_SUBJECT, {"subject": subject}))
 
 
-def read_family_audits(connection: Connection) -> Iterator[AuditedFamily]:
-    """Yield every assigned family with its finished audits."""
+def read_family_audits(
+    connection: Connection,
+) -> Iterator[tuple[tuple[str, ...], list[str], dict[str | None, FinishedTaskEntries]]]:
+    """Yield the form ids of every family, the names of its auditors in the order of invitation, and its audits.
+
+    The audits are by the name of the auditor; that of the adjudicator is under None.
+    """
     tasks = _tasks_by_subject(connection, (AnnotationTaskKind.FAMILY,))
     auditors: defaultdict[str, list[str]] = defaultdict(list)
     for row in connection.execute(_AUDITORS):
         auditors[row.subject].append(row.name)
     for row in connection.execute(_FAMILIES):
         finished = tasks.get(row.subject, ())
-        audits = tuple(task for task in finished if task.role is not PersonRole.ADJUDICATOR)
-        adjudication = next((task for task in finished if task.role is PersonRole.ADJUDICATOR), None)
-        yield AuditedFamily(tuple(json.loads(row.key)), tuple(auditors[row.subject]), audits, adjudication)
+        audits = {None if task.role is PersonRole.ADJUDICATOR else task.person: task for task in finished}
+        yield tuple(json.loads(row.key)), auditors[row.subject], audits
 
 
 def _person_labels(connection: Connection, *, names: bool) -> dict[str, str]:
@@ -204,7 +168,6 @@ def _annotation(unfinished: Annotation, task: FinishedTaskEntries, label: str) -
         unfinished,
         annotator=label,
         judgment=judgment_from_form(response_id, label, kind, task.entries),
-        amended=judgment_from_form(response_id, label, kind, task.final) if task.amended else None,
         adjudicates=task.role is PersonRole.ADJUDICATOR,
         reference_seen_before=task.reference_seen_before,
     )
@@ -224,13 +187,10 @@ def _question_records(connection: Connection, labels: Mapping[str, str]) -> Iter
 
 def _screening_record(unfinished: ScreeningAnnotation, task: FinishedTaskEntries, label: str) -> ScreeningAnnotation:
     # Screening has a single pass, S, with one entry.
-    key = unfinished.question_id
-    first, final = (screening_from_form(key, label, entries["S"][0]) for entries in (task.entries, task.final))
     return replace(
         unfinished,
         annotator=label,
-        screening=first,
-        amended=final if task.amended else None,
+        screening=screening_from_form(unfinished.question_id, label, task.entries["S"][0]),
         adjudicates=task.role is PersonRole.ADJUDICATOR,
     )
 
@@ -267,34 +227,22 @@ def _filled_tasks(rows: Iterable[Row[Any]]) -> list[FinishedTaskEntries]:
     tasks = []
     for submissions in by_task.values():
         first = submissions[0]
-        entries = {row.name: tuple(json.loads(row.entries)) for row in submissions}
+        # A pass has one row for each change, in their order, so the newest comes last and wins.
+        entries = {row.name: tuple(json.loads(row.amended or row.entries)) for row in submissions}
         # One letter of "passes" per pass: tasks with missing passes are unfinished.
         if len(entries) < len(first.passes):
             continue
-        # A pass has one row per amendment, in their order, so the newest comes last and wins.
-        amended: dict[str, tuple[FormEntry, ...]] = {}
-        for row in submissions:
-            if row.amended is not None:
-                # Undone before anything was disclosed: still a label as first submitted.
-                version = entries if row.undone and row.name not in amended else amended
-                version[row.name] = tuple(json.loads(row.amended))
         seen_before = first.took is not None and bool(json.loads(first.took)["reference_seen_before"])
-        person, role = first.person, PersonRole(first.role)
-        tasks.append(FinishedTaskEntries(first.task, person, role, entries, amended, seen_before))
+        tasks.append(FinishedTaskEntries(first.task, first.person, PersonRole(first.role), entries, seen_before))
     return sorted(tasks, key=lambda task: task.person)
 
 
-# Condition on a row "t" with the columns response and question: neither a gold item nor the screening of its question.
-NOT_GOLD = (
-    "NOT EXISTS (SELECT 1 FROM annotate_gold g WHERE g.response = t.response) AND (t.response IS NOT NULL"
-    " OR NOT EXISTS (SELECT 1 FROM annotate_gold_questions g WHERE g.question = t.question))"
-)
 _SUBMITTED = (
     "SELECT t.subject, t.id AS task, p.name AS person, t.role, t.passes, s.pass AS name, s.entries,"
-    " a.entries AS amended, coalesce(r.decided_by = t.person, FALSE) AS undone, {took} AS took FROM annotate_tasks t"
+    " a.entries AS amended, {took} AS took FROM annotate_tasks t"
     " JOIN annotate_people p ON p.id = t.person JOIN annotate_submissions s ON s.task = t.id"
-    " LEFT JOIN annotate_reopenings r ON r.task = s.task AND r.number = s.number"
-    " LEFT JOIN annotate_amendments a ON a.reopening = r.id"
+    " LEFT JOIN (annotate_reopenings r JOIN annotate_amendments a ON a.reopening = r.id)"
+    " ON r.task = s.task AND r.number = s.number"
 )
 _ORDER = " ORDER BY t.subject, t.id, s.number, a.event"
 # Executed after every finished task, so it does not join the long table of events.
@@ -308,12 +256,7 @@ _TIMES = text(
     " r.key AS response FROM annotate_submissions s JOIN annotate_tasks t ON t.id = s.task"
     " JOIN annotate_people p ON p.id = t.person JOIN annotate_openings o ON o.task = s.task AND o.number = s.number"
     " LEFT JOIN annotate_questions q ON q.id = t.question LEFT JOIN annotate_responses r ON r.id = t.response"
-    f" WHERE {NOT_GOLD} ORDER BY s.event"
-)
-_GOLD_TASKS = text(
-    "SELECT t.id, t.kind, p.name AS person, r.key, g.labels FROM annotate_gold g"
-    " JOIN annotate_tasks t ON t.response = g.response JOIN annotate_people p ON p.id = t.person"
-    " JOIN annotate_responses r ON r.id = g.response WHERE t.withdrawn IS NULL ORDER BY p.id, r.id"
+    " ORDER BY s.event"
 )
 # One row per subject, with the number of assigned people without adjudicators.
 _ASSIGNED = (
@@ -326,7 +269,7 @@ _RESPONSES = text(
     f" AS queued FROM {_ASSIGNED} JOIN annotate_responses r ON r.id = t.response"
     " JOIN annotate_questions q ON q.id = r.question"
     " JOIN annotate_question_origins qo ON qo.question = q.id"
-    f" JOIN annotate_response_origins ro ON ro.response = r.id WHERE {NOT_GOLD} ORDER BY r.id"
+    " JOIN annotate_response_origins ro ON ro.response = r.id ORDER BY r.id"
 )
 # Tasks started after the same person had opened pass D, which shows the reference, of another response to the question.
 _IS_QUEUED = text("SELECT count(*) FROM annotate_adjudications WHERE subject = :subject")
@@ -341,7 +284,7 @@ _QUESTIONS = text(
     " (SELECT count(*) FROM annotate_eligibility e WHERE e.question = q.id) AS decides,"
     " (SELECT count(*) FROM annotate_adjudications a WHERE a.subject = t.subject) AS queued"
     f" FROM {_ASSIGNED} JOIN annotate_questions q ON q.id = t.question AND t.kind = 'screening'"
-    f" JOIN annotate_question_origins qo ON qo.question = q.id WHERE {NOT_GOLD} ORDER BY q.id"
+    " JOIN annotate_question_origins qo ON qo.question = q.id ORDER BY q.id"
 )
 _FAMILIES = text(f"SELECT t.subject, f.key FROM {_ASSIGNED} JOIN annotate_families f ON f.id = t.family ORDER BY f.id")
 _AUDITORS = text(
@@ -354,7 +297,6 @@ _WORK_OF_WITHDRAWN = (
     " {submitted} AS submitted, t.id AS task FROM annotate_tasks t JOIN {table} w ON w.task = t.id"
     " JOIN annotate_people p ON p.id = t.person JOIN annotate_questions q ON q.id = t.question"
     " LEFT JOIN annotate_responses r ON r.id = t.response WHERE t.withdrawn IS NOT NULL"
-    f" AND {NOT_GOLD}"
 )
 _SET_ASIDE = text(
     f"{_WORK_OF_WITHDRAWN.format(submitted=1, table='annotate_submissions')} UNION ALL"

@@ -47,12 +47,9 @@ _TABLES = (
     # Tokens are stored as SHA-256: reading the database is not enough to log in.
     """
     CREATE TABLE annotate_invitations (
-        token VARCHAR(64) PRIMARY KEY,
-        name VARCHAR(64) NOT NULL UNIQUE,
-        role VARCHAR(16) NOT NULL,
-        pool VARCHAR(16) NOT NULL,
-        until VARCHAR(32) NOT NULL,
-        used VARCHAR(32)
+        person {reference} PRIMARY KEY REFERENCES annotate_people (id),
+        token VARCHAR(64) NOT NULL UNIQUE,
+        until VARCHAR(32) NOT NULL
     )
     """,
     """
@@ -119,23 +116,16 @@ _TABLES = (
     """
     CREATE TABLE annotate_events (
         seq BIGINT PRIMARY KEY,
+        id VARCHAR(16) NOT NULL UNIQUE,
         at VARCHAR(32) NOT NULL,
         actor VARCHAR(64) NOT NULL,
         action VARCHAR(32) NOT NULL,
         task VARCHAR(32),
-        detail TEXT NOT NULL,
-        previous VARCHAR(64) NOT NULL UNIQUE,
-        hash VARCHAR(64) NOT NULL UNIQUE
+        detail TEXT NOT NULL
     )
     """,
-    # A single row, updated with every event, so that two writers cannot append to the same event.
-    """
-    CREATE TABLE annotate_head (
-        id INTEGER PRIMARY KEY CHECK (id = 1),
-        count BIGINT NOT NULL,
-        hash VARCHAR(64) NOT NULL
-    )
-    """,
+    # A single row, updated with every event, so that numbers have no gap and writers wait for one another.
+    "CREATE TABLE annotate_head (id INTEGER PRIMARY KEY CHECK (id = 1), count BIGINT NOT NULL)",
     # "subject" names the labelled item, once for each person. "apart" is its question, if a person may see it once.
     # "passes" and "unasked" adapt the form: a response without an answer is not asked for correctness.
     # "withdrawn" is the time at which a task was taken from its person. Its drafts and submissions stay.
@@ -218,27 +208,20 @@ _TABLES = (
         done INTEGER NOT NULL
     )
     """,
-    # Requests to change a submitted pass, and the decision of the lead. The submission itself stays.
+    # Submitted passes that their person opened again, once each. The submission itself stays.
     """
     CREATE TABLE annotate_reopenings (
         id VARCHAR(32) PRIMARY KEY,
         task VARCHAR(32) NOT NULL,
         number INTEGER NOT NULL,
-        reason TEXT NOT NULL,
-        asked VARCHAR(32) NOT NULL,
-        decision VARCHAR(8) CHECK (decision IN ('granted', 'refused')),
-        decided_by {reference} REFERENCES annotate_people (id),
-        decided VARCHAR(32),
+        at VARCHAR(32) NOT NULL,
         FOREIGN KEY (task, number) REFERENCES annotate_submissions (task, number)
     )
     """,
-    # At most one open request for each pass; decided requests stay in the table.
-    "CREATE UNIQUE INDEX annotate_one_request ON annotate_reopenings (task, number) WHERE decision IS NULL",
     """
     CREATE TABLE annotate_amendments (
         reopening VARCHAR(32) PRIMARY KEY REFERENCES annotate_reopenings (id),
         entries TEXT NOT NULL,
-        key VARCHAR(64) NOT NULL,
         event BIGINT NOT NULL UNIQUE REFERENCES annotate_events (seq),
         at VARCHAR(32) NOT NULL
     )
@@ -280,19 +263,6 @@ _TABLES = (
         at VARCHAR(32) NOT NULL,
         PRIMARY KEY (task, number)
     )
-    """,
-    # Known labels of gold items, by criterion. No page of annotators reads these tables.
-    """
-    CREATE TABLE annotate_gold (
-        response {reference} PRIMARY KEY REFERENCES annotate_responses (id),
-        labels TEXT NOT NULL
-    )
-    """,
-    # Questions that only gold items answer; their screening is no result of the study.
-    """
-    CREATE VIEW annotate_gold_questions AS
-    SELECT r.question FROM annotate_responses r LEFT JOIN annotate_gold g ON g.response = r.id
-    GROUP BY r.question HAVING count(g.response) = count(*)
     """,
 )
 

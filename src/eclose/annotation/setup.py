@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclose.annotation import audit_log, create_tasks
+from sqlalchemy import text
+
+from eclose.annotation import audit_log, create_tasks, queues
 from eclose.annotation.accounts import people
 from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
 from eclose.annotation.assignment.assign import AssignmentPlan
-from eclose.annotation.family_audit import FormIds, add_audit_families
+from eclose.annotation.assignment.choices import InvitedRole
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.labelling.sample import LabelSample, draw_label_sample
-from eclose.annotation.material_store import add_gold_labels, add_questions, add_responses, list_material_ids
+from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import LEAD_NAME
-from eclose.core.instance import Instance
-from eclose.core.judgment import Judgment
 from eclose.core.response import Response
 from eclose.errors import SettingError
 from eclose.store.records.jsonl import read_records
-from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from eclose.annotation.project import AnnotationProjectSettings
-    from eclose.protocol.auditing import AuditorMaterial
+    from eclose.annotation.project import AnnotationProject, AnnotationProjectSettings
+    from eclose.core.instance import Instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,33 +96,6 @@ def draw_project_sample(responses: Path, n: int, seed: int) -> LabelSample:
     return draw_label_sample(ids, (), n=min(n, len(ids)), seed=seed)
 
 
-def add_gold_items(connection: Connection, path: Path) -> int:
-    """Make the responses of a file of judgments gold items, and return their number.
-
-    Args:
-        connection: A writing connection, before tasks are assigned.
-        path: File of judgments, such as ``judgments.jsonl`` of an export. Responses and questions that are not in the
-            project are read from ``responses.jsonl`` and ``instances.jsonl`` in the same folder.
-    """
-    judgments = list(read_records(path, Judgment))
-    question_ids, response_ids = list_material_ids(connection)
-    missing = {judgment.response_id for judgment in judgments} - response_ids
-    if missing and (path.parent / RESPONSES_FILE).is_file():
-        responses = [row for row in read_records(path.parent / RESPONSES_FILE, Response) if row.id in missing]
-        missing_questions = {response.instance_id for response in responses} - question_ids
-        instances = read_records(path.parent / INSTANCES_FILE, Instance) if missing_questions else ()
-        add_questions(connection, (instance for instance in instances if instance.id in missing_questions))
-        add_responses(connection, responses)
-    return add_gold_labels(connection, judgments)
-
-
-def add_audit_material(connection: Connection, families: Iterable[tuple[FormIds, AuditorMaterial]]) -> int:
-    """Add the families of an audit and return their number."""
-    count = add_audit_families(connection, families)
-    audit_log.append_audit_event(connection, LEAD_NAME, "filled", detail={"families": count})
-    return count
-
-
 def invite_and_assign_crew(
     connection: Connection, settings: AnnotationProjectSettings, crew: AnnotationCrew
 ) -> ProjectStaffing:
@@ -150,7 +122,6 @@ def invite_and_assign_crew(
 
 
 def _invite_crew(connection: Connection, crew: AnnotationCrew) -> Iterable[InvitedPerson]:
-    now = datetime.now(UTC)
     pool = create_tasks.POOL_BY_TASK_KIND[crew.kind]
     # Adjudicators of responses or families share the pool of the annotators.
     groups = (
@@ -169,29 +140,52 @@ def _invite_crew(connection: Connection, crew: AnnotationCrew) -> Iterable[Invit
         raise SettingError(f"{', '.join(sorted(alike))}: differ in case only, which a login ignores. Name them apart.")
     for members, role, role_pool in groups:
         for name in members:
-            person = people.add_person(connection, name, role, role_pool, people.NO_PASSWORD, now)
-            yield InvitedPerson(person, people.invite_to_reset_password(connection, person, now=now))
+            yield add_invited_person(connection, name, role, role_pool)
+
+
+def add_invited_person(
+    connection: Connection, name: str, role: PersonRole, pool: AnnotatorPool | None, *, by: str = LEAD_NAME
+) -> InvitedPerson:
+    """Add a person who chooses a password with the invitation."""
+    now = datetime.now(UTC)
+    person = people.add_person(connection, name, role, pool, people.NO_PASSWORD, now, by=by)
+    return InvitedPerson(person, people.invite_to_reset_password(connection, person, now=now))
 
 
 def issue_or_renew_invitation(
-    connection: Connection,
-    name: str,
-    role: str | None = None,
-    pool: AnnotatorPool | None = None,
-    *,
-    by: str = LEAD_NAME,
+    connection: Connection, project: AnnotationProject, name: str, role: str | None = None, *, by: str = LEAD_NAME
 ) -> InvitedPerson:
     """Issue a new invitation to an existing person, or add and invite a new lead or adjudicator."""
-    now = datetime.now(UTC)
     person = people.find_person(connection, name)
-    # People with tasks are added by an assignment alone, which cannot be extended later.
     if person is None:
-        if role not in (PersonRole.LEAD, PersonRole.ADJUDICATOR):
+        # People with tasks of their own join by an assignment alone, or take over those of a person who leaves.
+        if role not in list(InvitedRole):
             raise SettingError(
-                f"{name}: is not in the project. Add an annotator, adjudicator or screener with: eclose annotate"
-                " add-people FOLDER NAME; another lead with --role lead."
+                f"{name}: is not in the project. Add a lead or an adjudicator with --role; an annotator or screener"
+                " takes over from a person who leaves: eclose annotate reassign FOLDER PERSON --new NAME."
             )
-        person = people.add_person(connection, name, PersonRole(role), pool, people.NO_PASSWORD, now)
-    token = people.invite_to_reset_password(connection, person, now=now)
-    audit_log.append_audit_event(connection, by, "invited", detail={"name": person.name, "role": person.role})
-    return InvitedPerson(person, token)
+        added = add_invited_person(connection, name, *_role_and_pool(connection, InvitedRole(role)), by=by)
+        queue_for_new_adjudicator(connection, project, added.person)
+    else:
+        added = InvitedPerson(person, people.invite_to_reset_password(connection, person, now=datetime.now(UTC)))
+    detail = {"name": added.person.name, "role": added.person.role}
+    audit_log.append_audit_event(connection, by, "invited", detail=detail)
+    return added
+
+
+def _role_and_pool(connection: Connection, role: InvitedRole) -> tuple[PersonRole, AnnotatorPool]:
+    if role is InvitedRole.LEAD:
+        return PersonRole.LEAD, AnnotatorPool.NONE
+    if role is InvitedRole.SCREENING_ADJUDICATOR:
+        return PersonRole.ADJUDICATOR, AnnotatorPool.QUESTIONS
+    has_families = connection.execute(_COUNT_FAMILIES).scalar_one() > 0
+    return PersonRole.ADJUDICATOR, AnnotatorPool.FAMILIES if has_families else AnnotatorPool.RESPONSES
+
+
+def queue_for_new_adjudicator(connection: Connection, project: AnnotationProject, person: Person) -> None:
+    """Queue the responses with inconsistent labels that had no adjudicator before."""
+    if person.role is PersonRole.ADJUDICATOR and person.pool is AnnotatorPool.RESPONSES:
+        queues.queue_flagged_responses(connection, project)
+
+
+_COUNT_FAMILIES = text("SELECT count(*) FROM annotate_families")

@@ -18,7 +18,6 @@ from sqlalchemy.exc import IntegrityError
 
 from eclose.annotation import audit_log, queues, visible
 from eclose.annotation.accounts.people import PersonRole
-from eclose.annotation.audit_log import AuditEventRef
 from eclose.annotation.forms import (
     PASSES_BY_TASK_KIND,
     AnnotationPass,
@@ -31,7 +30,6 @@ from eclose.annotation.forms import (
 )
 from eclose.annotation.queues import TaskProgress
 from eclose.core.identity import hash_sort_key
-from eclose.protocol.annotator_material import AnnotatorMaterial
 from eclose.store.ledger.database import WRITE_OPTION
 
 if TYPE_CHECKING:
@@ -64,7 +62,7 @@ class TaskPageContent:
     """Names of all passes of this kind, skipped ones included: their absence would reveal a missing answer."""
     form: AnnotationPass
     """The open pass."""
-    material: AnnotatorMaterial
+    material: visible.AnnotatorMaterial
     """Question, evidence, trace and answers, as far as this pass discloses them."""
     draft: tuple[FormEntry, ...]
     """Saved entries that were not submitted; empty where there are none."""
@@ -96,8 +94,6 @@ class PassSubmissionResult:
     problems: tuple[FormProblem, ...] = ()
     finished: bool = False
     """Whether this was the last pass of the task."""
-    event: AuditEventRef | None = None
-    """The event of the submission; None where it was recorded before."""
 
 
 def open_task_page(
@@ -222,12 +218,12 @@ def submit_pass(
     if opening is None or opening.key != key:
         # Not a form of a page that this server has shown.
         return PassSubmissionResult(refusal=SubmissionRefusal.CLOSED)
-    event = _record(connection, person, row, form, entries, opening)
+    receipt = _record(connection, person, row, form, entries, opening)
     finished = name == row.passes[-1]
     # In the same transaction, so that a finished task always has its follow-up.
     if finished:
         queues.finish_task(connection, project, row)
-    return PassSubmissionResult(receipt=event.receipt, finished=finished, event=event)
+    return PassSubmissionResult(receipt=receipt, finished=finished)
 
 
 def _record(
@@ -237,11 +233,11 @@ def _record(
     form: AnnotationPass,
     entries: Sequence[FormEntry],
     opening: Row[Any],
-) -> AuditEventRef:
+) -> str:
+    """Store a submission and return its receipt."""
     number = _number(row, form)
-    # The log holds a hash of the entries: it must not reveal labels.
-    detail = {"pass": form.name, "entries": audit_log.hash_form_entries(entries), "opened": opening.at}
-    event = audit_log.append_audit_event(connection, person.name, audit_log.SUBMITTED, task=row.id, detail=detail)
+    # The log must not reveal labels.
+    event = audit_log.append_audit_event(connection, person.name, "submitted", task=row.id, detail={"pass": form.name})
     values = {
         "task": row.id,
         "number": number,
@@ -256,7 +252,7 @@ def _record(
     connection.execute(_SUBMIT, values)
     queues.move_to_front(connection, row)
     connection.execute(_DROP_DRAFT, values)
-    return event
+    return event.receipt
 
 
 def submit_pass_and_commit(
@@ -267,16 +263,10 @@ def submit_pass_and_commit(
     for _ in range(2):
         try:
             with project.writing() as connection:
-                outcome = submit_pass(connection, project, person, task, name, entries, key)
-            break
+                return submit_pass(connection, project, person, task, name, entries, key)
         except IntegrityError:
             continue
-    else:
-        return PassSubmissionResult(refusal=SubmissionRefusal.CLOSED)
-    # After the commit: the file outside may be behind the log, but must not name an event that was rolled back.
-    if outcome.event is not None:
-        project.head.advance(outcome.event)
-    return outcome
+    return PassSubmissionResult(refusal=SubmissionRefusal.CLOSED)
 
 
 def _find_repeated(
@@ -289,7 +279,7 @@ def _find_repeated(
     if row.key != key or json.loads(row.entries) != [dict(entry) for entry in entries]:
         return PassSubmissionResult(refusal=SubmissionRefusal.CLOSED)
     return PassSubmissionResult(
-        receipt=audit_log.AuditEventRef(row.event, row.hash).receipt, finished=name == row.passes[-1]
+        receipt=audit_log.AuditEventRef(row.event, row.event_id).receipt, finished=name == row.passes[-1]
     )
 
 
@@ -300,7 +290,7 @@ def _find_task(connection: Connection, person: Person, task: str) -> Row[Any] | 
 def _open_pass(connection: Connection, row: Row[Any]) -> AnnotationPass | None:
     """Return the open pass of a task; None where all are submitted, or an earlier task is unfinished."""
     # Tasks are done in order: only the next one whose question is screened is open.
-    if row.id != queues.find_open_task(connection, row.person):
+    if row.id != queues.find_next_task(connection, row.person):
         return None
     submitted = connection.execute(_DONE, {"task": row.id}).scalars().all()
     return next_open_pass(trim_form_passes(AnnotationTaskKind(row.kind), row.passes, row.unasked.split(",")), submitted)
@@ -349,7 +339,7 @@ _SUBMIT = text(
     " VALUES (:task, :number, :follows, :pass, :entries, :key, :event, :at)"
 )
 _SUBMITTED = text(
-    "SELECT s.key, s.entries, s.event, e.hash, t.passes FROM annotate_submissions s"
+    "SELECT s.key, s.entries, s.event, e.id AS event_id, t.passes FROM annotate_submissions s"
     " JOIN annotate_events e ON e.seq = s.event JOIN annotate_tasks t ON t.id = s.task"
     " WHERE s.task = :task AND s.pass = :pass"
 )

@@ -1,20 +1,18 @@
 """The material that each pass discloses, read with one query per pass that names no later field.
 
-Pages of work are built from these values alone. No query reads ids, origins or labels of others.
+Each pass discloses more than the one before it (appendix A.3.2): the steps with the evidence (A), the trace as one
+block (B), the submitted answer (C), the reference (D). A page of pass B cannot leak the answer, because its material
+has no such field. Pages of work are built from these values alone. No query reads ids, origins or labels of others.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import TextClause, text
 
-from eclose.protocol.annotator_material import (
-    AnnotatorAnswerMaterial,
-    AnnotatorReferenceMaterial,
-    AnnotatorTraceMaterial,
-)
 from eclose.protocol.auditing import AuditorMaterial
 from eclose.protocol.disclosure import EligibilityMaterial, SoundnessMaterial
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
@@ -25,7 +23,55 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from eclose.protocol.annotator_material import AnnotatorMaterial
+
+@dataclass(frozen=True, slots=True)
+class AnnotatorTraceMaterial:
+    """Material of pass B: question and trace (q, r), and the evidence D unless hidden; no answer, no reference."""
+
+    question: str
+    evidence: tuple[DisclosedPassage, ...]
+    """Empty where a project hides the evidence after the first pass."""
+    trace: str
+    """All steps as one block, one per line."""
+    steps: tuple[str, ...] = ()
+    """The steps of the trace, for short tasks, whose pages number them as reports do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatorAnswerMaterial:
+    """Material of pass C: as in pass B, with the submitted answer; no reference."""
+
+    question: str
+    evidence: tuple[DisclosedPassage, ...]
+    trace: str
+    answer: str | None
+    """None where no answer was submitted."""
+    steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatorReferenceMaterial:
+    """Material of pass D: as in pass C, with the reference."""
+
+    question: str
+    evidence: tuple[DisclosedPassage, ...]
+    trace: str
+    answer: str | None
+    reference: str
+    aliases: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+
+
+AnnotatorMaterial: TypeAlias = (
+    EligibilityMaterial
+    | SoundnessMaterial
+    | AnnotatorTraceMaterial
+    | AnnotatorAnswerMaterial
+    | AnnotatorReferenceMaterial
+    | AuditorMaterial
+)
+"""Material of any annotation task. Screening and pass A use the values that judging models get."""
+
 
 # Passes A and B: neither answer nor reference is read.
 _TRACE = (

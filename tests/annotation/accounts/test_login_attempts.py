@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("limits", reason="needs the annotate extra")
 
-from eclose.annotation.accounts.login_attempts import LoginAttemptCounter, LoginAttemptLimits, LoginDelayedError
+from eclose.annotation.accounts.passwords import LoginAttemptCounter, LoginAttemptLimits, LoginDelayedError
 
 OFFICE, HOME, STRANGER = "192.0.2.1", "198.51.100.7", "203.0.113.9"
 HOUR = 3600

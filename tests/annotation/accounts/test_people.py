@@ -15,7 +15,6 @@ from eclose.annotation.accounts import passwords, people, sessions
 from eclose.annotation.accounts.people import (
     AccountError,
     AnnotatorPool,
-    Invitation,
     Person,
     PersonRole,
     check_person_name,
@@ -30,6 +29,12 @@ ADD = text("INSERT INTO annotate_people (name, role, pool, password, since) VALU
 
 def annotator(connection, name, now, password=GOOD):
     return people.add_person(connection, name, PersonRole.ANNOTATOR, None, passwords.hash_password(password), now)
+
+
+def invited(connection, name, now, role=PersonRole.LEAD, pool=None):
+    """Add a person, and return the token with which they choose a password."""
+    added = people.add_person(connection, name, role, pool, people.NO_PASSWORD, now)
+    return people.invite_to_reset_password(connection, added, now=now)
 
 
 def everything(connection):
@@ -72,7 +77,7 @@ def test_an_impossible_pool_is_a_sentence(connection, now):
     with pytest.raises(
         SettingError, match=r"pool questions: does not fit the role annotator. Choose responses or families"
     ):
-        people.invite_person(connection, "ann", PersonRole.ANNOTATOR, AnnotatorPool.QUESTIONS, now=now)
+        people.add_person(connection, "ann", PersonRole.ANNOTATOR, AnnotatorPool.QUESTIONS, "x", now)
     with pytest.raises(SettingError, match="pool responses"):
         people.add_person(connection, "ann", PersonRole.LEAD, AnnotatorPool.RESPONSES, "x", now)
 
@@ -91,7 +96,6 @@ def test_names_that_can_be_used(name):
 def test_names_that_cannot(name, connection, now):
     for call in (
         lambda: check_person_name(name),
-        lambda: people.invite_person(connection, name, PersonRole.LEAD, None, now=now),
         lambda: people.add_person(connection, name, PersonRole.LEAD, None, "x", now),
     ):
         with pytest.raises(SettingError, match="is not allowed"):
@@ -104,8 +108,6 @@ def test_names_keep_their_capitals_and_are_unique_without_them(connection, now):
     for name in ("Ann", "ann", "ANN"):
         with pytest.raises(AccountError, match=f"name {name}: is taken"):
             annotator(connection, name, now)
-        with pytest.raises(AccountError, match=f"name {name}: is taken"):
-            people.invite_person(connection, name, PersonRole.LEAD, None, now=now)
     assert {people.find_person(connection, name) for name in ("Ann", "ann", "ANN")} == {ann}
     assert people.list_people(connection) == (ann,)
 
@@ -113,14 +115,12 @@ def test_names_keep_their_capitals_and_are_unique_without_them(connection, now):
 # Invitations
 
 
-def test_an_invitation_makes_a_person_once(connection, now):
-    token = people.invite_person(connection, "ann", PersonRole.ADJUDICATOR, AnnotatorPool.FAMILIES, now=now)
-    assert people.find_invitation(connection, token, now=now) == Invitation(
-        "ann", PersonRole.ADJUDICATOR, AnnotatorPool.FAMILIES, now + 7 * DAY
-    )
-    assert people.list_people(connection) == ()
-    ann = people.accept_invitation(connection, token, GOOD, now=now + DAY)
+def test_an_invitation_is_accepted_once(connection, now):
+    token = invited(connection, "ann", now, PersonRole.ADJUDICATOR, AnnotatorPool.FAMILIES)
+    ann = people.find_invitation(connection, token, now=now)
     assert ann == Person(ann.id, "ann", PersonRole.ADJUDICATOR, AnnotatorPool.FAMILIES, active=True)
+    assert sessions.log_in_person(connection, "ann", people.NO_PASSWORD, now=now) is None
+    assert people.accept_invitation(connection, token, GOOD, now=now + DAY) == ann
     assert people.find_person(connection, "ann") == ann
     assert people.find_invitation(connection, token, now=now + DAY) is None
     with pytest.raises(AccountError, match="not valid"):
@@ -129,7 +129,7 @@ def test_an_invitation_makes_a_person_once(connection, now):
 
 
 def test_only_the_hash_of_a_token_is_stored(connection, now):
-    token = people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now)
+    token = invited(connection, "ann", now)
     assert len(token) == 43
     stored = everything(connection)
     assert token not in stored
@@ -142,7 +142,7 @@ def test_only_the_hash_of_a_token_is_stored(connection, now):
     ("later", "valid"), [(7 * DAY - timedelta(seconds=1), True), (7 * DAY, False), (9 * DAY, False)]
 )
 def test_an_invitation_ends(connection, now, later, valid):
-    token = people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now)
+    token = invited(connection, "ann", now)
     assert (people.find_invitation(connection, token, now=now + later) is not None) is valid
     if valid:
         assert people.accept_invitation(connection, token, GOOD, now=now + later).name == "ann"
@@ -151,48 +151,30 @@ def test_an_invitation_ends(connection, now, later, valid):
             people.accept_invitation(connection, token, GOOD, now=now + later)
 
 
-def test_how_long_it_lasts_is_a_setting(connection, now):
-    token = people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now, lasts=timedelta(hours=1))
-    assert people.find_invitation(connection, token, now=now + timedelta(minutes=59)) is not None
-    assert people.find_invitation(connection, token, now=now + timedelta(minutes=60)) is None
-    with pytest.raises(SettingError, match="longer than 0 seconds"):
-        people.invite_person(connection, "bob", PersonRole.LEAD, None, now=now, lasts=timedelta(0))
-
-
-@pytest.mark.parametrize("again", ["ann", "Ann"])
-def test_inviting_again_replaces_the_token(connection, now, again):
-    first = people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now)
-    second = people.invite_person(connection, again, PersonRole.SCREENER, None, now=now + DAY)
+def test_inviting_again_replaces_the_token(connection, now):
+    first = invited(connection, "ann", now)
+    second = people.invite_to_reset_password(connection, people.find_person(connection, "ann"), now=now + DAY)
     assert people.find_invitation(connection, first, now=now + DAY) is None
     with pytest.raises(AccountError, match="replaced"):
         people.accept_invitation(connection, first, GOOD, now=now + DAY)
     made = people.accept_invitation(connection, second, GOOD, now=now + 8 * DAY - timedelta(seconds=1))
-    assert (made.name, made.role) == (again, PersonRole.SCREENER)
+    assert made.name == "ann"
 
 
 @pytest.mark.parametrize("token", ["", "x", "\0", "\ud800", "x" * 10**5])
 def test_a_wrong_token_is_nothing(connection, now, token):
-    people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now)
+    invited(connection, "ann", now)
     assert people.find_invitation(connection, token, now=now) is None
     with pytest.raises(AccountError, match="not valid"):
         people.accept_invitation(connection, token, GOOD, now=now)
 
 
 def test_a_bad_password_leaves_the_invitation_as_it_was(connection, now):
-    token = people.invite_person(connection, "marie.curie", PersonRole.LEAD, None, now=now)
+    token = invited(connection, "marie.curie", now)
     for password in ("short", "Password1234", "Marie.Curie12"):
         with pytest.raises(AccountError, match=r"[Pp]assword"):
             people.accept_invitation(connection, token, password, now=now)
-    assert people.list_people(connection) == ()
     assert people.accept_invitation(connection, token, GOOD, now=now).name == "marie.curie"
-
-
-def test_a_name_taken_meanwhile_leaves_the_invitation_as_it_was(connection, now):
-    token = people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now)
-    annotator(connection, "Ann", now)
-    with pytest.raises(AccountError, match="is taken"):
-        people.accept_invitation(connection, token, GOOD, now=now)
-    assert people.find_invitation(connection, token, now=now) is not None
 
 
 def test_refused_is_something_the_caller_can_fix():
@@ -201,7 +183,7 @@ def test_refused_is_something_the_caller_can_fix():
 
 def test_a_time_without_a_zone_is_a_bug(connection):
     with pytest.raises(ValueError, match="time zone"):
-        people.invite_person(connection, "ann", PersonRole.LEAD, None, now=datetime(2026, 3, 1))
+        invited(connection, "ann", datetime(2026, 3, 1))
 
 
 # Changes
@@ -327,34 +309,16 @@ def outcomes(engine, calls):
 
 def test_of_many_who_accept_at_once_one_does(shared, now):
     with shared.begin() as connection:
-        token = people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now)
+        token = invited(connection, "ann", now)
     made = outcomes(shared, [lambda c: people.accept_invitation(c, token, GOOD, now=now)] * 6)
     assert len([one for one in made if one is not None]) == 1
     with shared.begin() as connection:
         assert len(people.list_people(connection)) == 1
 
 
-def test_of_many_invited_at_once_under_one_name_one_holds(shared, now):
-    tokens = outcomes(shared, [lambda c: people.invite_person(c, "ann", PersonRole.LEAD, None, now=now)] * 6)
-    with shared.begin() as connection:
-        valid = [token for token in tokens if token and people.find_invitation(connection, token, now=now)]
-    assert len(valid) == 1
-
-
 def test_of_many_added_at_once_under_one_name_one_is(shared, now):
     made = outcomes(shared, [lambda c: annotator(c, "ann", now)] * 6)
     assert len([one for one in made if one is not None]) == 1
-
-
-def test_somebody_with_tasks_comes_later(connection, now):
-    """Work is given out to names; who bears one chooses a password when they come."""
-    ann = people.add_person(connection, "ann", PersonRole.ANNOTATOR, None, people.NO_PASSWORD, now)
-    token = people.invite_to_reset_password(connection, ann, now=now)
-    assert sessions.log_in_person(connection, "ann", people.NO_PASSWORD, now=now) is None
-    assert people.accept_invitation(connection, token, GOOD, now=now) == ann
-    assert sessions.log_in_person(connection, "ann", GOOD, now=now) is not None
-    with pytest.raises(people.AccountError):
-        people.accept_invitation(connection, token, OTHER, now=now)
 
 
 def test_who_lost_a_password_is_let_in_anew_and_nobody_else_is(connection, now):

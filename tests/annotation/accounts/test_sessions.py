@@ -10,9 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from eclose.annotation.accounts import passwords, people, sessions
-from eclose.annotation.accounts.people import PersonRole
+from eclose.annotation.accounts.people import PersonRole, end_person_sessions
 from eclose.annotation.accounts.sessions import (
-    SessionLifetimes,
     csrf_token_matches,
     delete_expired_sessions,
     end_login_session,
@@ -20,9 +19,7 @@ from eclose.annotation.accounts.sessions import (
     log_in_person,
     renew_login_session,
 )
-from eclose.annotation.accounts.tokens import end_person_sessions
 from eclose.annotation.schema import ANNOTATION_SCHEMA
-from eclose.errors import SettingError
 from eclose.store.ledger.database import make_database_engine, open_schema
 
 GOOD, OTHER = "seven lazy otters sing", "nine quick herons dance"
@@ -170,32 +167,12 @@ def test_a_busy_session_ends_too(connection, ann, now):
     assert find_login_session(connection, token, now=now + 12 * HOUR) is None
 
 
-def test_lifetimes_are_settings(connection, ann, now):
-    brief = SessionLifetimes(idle=5 * MINUTE, absolute=10 * MINUTE)
-    token = log_in_person(connection, "ann", GOOD, now=now, lifetimes=brief).token
-    assert find_login_session(connection, token, now=now + 4 * MINUTE, lifetimes=brief) is not None
-    assert find_login_session(connection, token, now=now + 5 * MINUTE, lifetimes=brief) is None
-    # What was promised at the start is never made longer.
-    assert find_login_session(connection, token, now=now + 10 * MINUTE, lifetimes=SessionLifetimes()) is None
-
-
-def test_a_shorter_life_holds_for_open_sessions(connection, ann, now):
+def test_a_shorter_life_holds_for_open_sessions(connection, ann, now, monkeypatch):
     token = log_in_person(connection, "ann", GOOD, now=now).token
     renew_login_session(connection, find_login_session(connection, token, now=now), now=now + HOUR)
     assert find_login_session(connection, token, now=now + HOUR) is not None
-    assert (
-        find_login_session(connection, token, now=now + HOUR, lifetimes=SessionLifetimes(idle=HOUR, absolute=HOUR))
-        is None
-    )
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"idle": timedelta(0)}, {"idle": 13 * HOUR}, {"renewal": -MINUTE}, {"renewal": 2 * HOUR}, {"absolute": HOUR}],
-)
-def test_lifetimes_that_cannot_work_are_refused(wrong):
-    with pytest.raises(SettingError, match="sessions"):
-        SessionLifetimes(**wrong)
+    monkeypatch.setattr(sessions, "ABSOLUTE", HOUR)
+    assert find_login_session(connection, token, now=now + HOUR) is None
 
 
 def test_being_there_is_noted_once_a_minute(connection, ann, now):

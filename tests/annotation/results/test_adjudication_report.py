@@ -8,7 +8,7 @@ from tests.annotation.results.records import FILLER, L1, L2, SOUND, annotation, 
 
 from eclose.annotation.adjudication import AdjudicationTrigger
 from eclose.annotation.forms import AnnotationTaskKind
-from eclose.annotation.results.adjudication_report import (
+from eclose.annotation.results.agreement_report import (
     OverruledLabels,
     count_response_adjudication,
     count_screening_adjudication,

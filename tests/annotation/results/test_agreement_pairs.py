@@ -1,19 +1,16 @@
-"""Agreement by person and by pair: counted on first submissions, undefined labels left out."""
+"""Agreement by person and by pair: undefined labels left out."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from tests.annotation.results.records import L1, annotation, judged, screening
+from tests.annotation.results.records import L1, annotation, screening
 
 from eclose.annotation.annotation_records import group_annotations
 from eclose.annotation.results.agreement_pairs import LabelMatch, measure_pair_agreement, measure_person_agreement
 
 # Labels in the order A, C, K, Acc.
 ROWS = (
-    # An amendment does not count: agreement is that of the first submissions.
-    replace(annotation("1", "ann"), amended=judged("1", "ann", labels="0111")),
+    annotation("1", "ann"),
     annotation("1", "bob", labels="0111"),
     annotation("2", "ann"),
     annotation("2", "bob"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 from tests.annotation.results.records import (
@@ -14,7 +13,6 @@ from tests.annotation.results.records import (
     annotation,
     grouped,
     grouped_questions,
-    judged,
     screening,
 )
 
@@ -52,13 +50,6 @@ def test_responses_that_two_have_finished_are_compared():
     counted = {one.judgment: one.n for one in found.rows}
     assert (counted["Substantive status"], counted["Step soundness"], counted["Local-failure reason"]) == (3, 2, 1)
     assert found.adjudication.to_adjudicate == 2
-
-
-def test_what_was_changed_later_does_not_count():
-    amended = replace(PAIRS[1], amended=judged("r1", "A2", [SOUND, L2], "1111"))
-    before, after = made(PAIRS), made([PAIRS[0], amended, *PAIRS[2:]])
-    assert row(after, "Alignment A") == row(before, "Alignment A")
-    assert row(after, "Alignment A").raw.value == 0.5
 
 
 def test_an_adjudicator_is_none_of_the_two():

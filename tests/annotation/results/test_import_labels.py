@@ -61,7 +61,7 @@ def test_a_table_is_read_and_settled(tmp_path):
 def test_labels_are_written_in_many_ways(tmp_path, yes, no):
     path = table(tmp_path / "l.csv", row(aligned=yes, closed=no))
     (one,) = read_label_files([path]).annotations.responses
-    assert (one.first_judgments[0].aligned, one.first_judgments[0].closed) == (True, False)
+    assert (one.judgments[0].aligned, one.judgments[0].closed) == (True, False)
 
 
 @pytest.mark.parametrize("yes,no", [(True, False), (1, 0), (1.0, 0.0), ("yes", "no")])
@@ -69,18 +69,18 @@ def test_letters_and_json_values_are_read(tmp_path, yes, no):
     given = {"L": yes, "A": no, "C": yes, "K": None, "Acc": no}
     path = objects(tmp_path / "l.jsonl", {"response_id": "r", "question_id": "q", "annotator": 7, **given})
     (one,) = read_label_files([path]).annotations.responses
-    verdict = one.first_judgments[0].verdict
+    verdict = one.judgments[0].verdict
     assert (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct) == (
         True, False, True, None, False,
     )  # fmt: skip
-    assert one.first_judgments[0].unjudged == {Criterion.COMPLETENESS: NOT_LABELLED}
+    assert one.judgments[0].unjudged == {Criterion.COMPLETENESS: NOT_LABELLED}
     assert one.annotations[0].annotator == "7"
 
 
 def test_soundness_that_was_not_judged_is_unknown_and_not_true(tmp_path):
     path = table(tmp_path / "l.csv", row(locally_sound=""))
     (one,) = read_label_files([path]).annotations.responses
-    assert (one.first_judgments[0].locally_sound, one.first_judgments[0].steps) == (None, ())
+    assert (one.judgments[0].locally_sound, one.judgments[0].steps) == (None, ())
     assert one.final.judgment.verdict.reliable is None
 
 
@@ -88,7 +88,7 @@ def test_columns_may_have_other_names(tmp_path):
     path = table(tmp_path / "l.csv", {"id": "r", "q": "q", "who": "x", "on_target": "no"})
     names = {"response_id": "id", "question_id": "q", "annotator": "who", "aligned": "on_target"}
     (one,) = read_label_files([path], columns=names).annotations.responses
-    assert (one.response_id, one.first_judgments[0].aligned, one.first_judgments[0].closed) == ("r", False, None)
+    assert (one.response_id, one.judgments[0].aligned, one.judgments[0].closed) == ("r", False, None)
     with pytest.raises(SettingError, match="unknown name targeted"):
         read_label_files([path], columns={"targeted": "x"})
 
@@ -205,9 +205,7 @@ def test_flat_tables_come_back_with_their_labels(tmp_path, ending):
         assert (one.response_id, one.question_id, one.benchmark, one.source, one.required, one.open_reason) == (
             other.response_id, other.question_id, other.benchmark, other.source, other.required, other.open_reason,
         )  # fmt: skip
-        assert [judgment.verdict for judgment in one.first_judgments] == [
-            judgment.verdict for judgment in other.first_judgments
-        ]
+        assert [judgment.verdict for judgment in one.judgments] == [judgment.verdict for judgment in other.judgments]
         assert (one.adjudication is None) == (other.adjudication is None)
 
 
@@ -219,7 +217,7 @@ def test_screening_may_be_made_elsewhere(tmp_path):
     path = table(tmp_path / "s.csv", screening_row(), screening_row(annotator="S2", eligible="no", code="N3"),
                  screening_row(question_id="q2"))  # fmt: skip
     one, other = read_label_files([path]).annotations.questions
-    assert ([row.code for row in one.first_screenings], one.open_reason) == ([None, "N3"], "waits for adjudication")
+    assert ([row.code for row in one.screenings], one.open_reason) == ([None, "N3"], "waits for adjudication")
     assert other.open_reason == "1 of 2 have finished"
 
 
@@ -292,7 +290,7 @@ def test_a_mapped_column_that_no_file_has_is_refused_with_the_columns_there(tmp_
     # Of two files one may lack it.
     other = table(tmp_path / "o.csv", {**row("r2"), "answer_correct": "no"})
     labels = read_label_files([path, other], columns={"correct": "answer_correct"}).annotations.responses
-    assert [response.first_judgments[0].correct for response in labels] == [True, False]
+    assert [response.judgments[0].correct for response in labels] == [True, False]
 
 
 def test_a_label_that_no_row_has_is_told_with_the_columns_that_were_not_used(tmp_path):

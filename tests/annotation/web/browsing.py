@@ -73,7 +73,7 @@ class Browser:
     def task(self):
         """The address of the next task; an adjudicator takes one."""
         with self.project.reading() as connection:
-            task = queues.find_next_task(connection, self.person)
+            task = queues.find_next_task(connection, self.person.id)
         if task is None:
             where = self.post("/take").headers["location"]
             return None if where == "/" else where

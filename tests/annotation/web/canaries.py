@@ -271,7 +271,8 @@ def _people(project: AnnotationProject, canaries: Canaries) -> tuple[dict[str, s
             row = {"id": f"family-of-{nick}", "subject": "family 1", "family": 1, "person": there[nick].id}
             connection.execute(_ADD_TASK, row)
         newcomer = canaries.token("name", "newcomer")
-        invited = people.invite_person(connection, newcomer, PersonRole.ADJUDICATOR, None, now=now)
+        added = people.add_person(connection, newcomer, PersonRole.ADJUDICATOR, None, people.NO_PASSWORD, now)
+        invited = people.invite_to_reset_password(connection, added, now=now)
     return names, keys, invited
 
 

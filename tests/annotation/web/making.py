@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
+from eclose.annotation import visible
 from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
 from eclose.annotation.assignment.choices import PracticeMode
 from eclose.annotation.dashboard import (
     DashboardPerson,
     DashboardQueue,
-    DashboardRequest,
     LeadDashboard,
     PersonTimes,
 )
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.queues import TaskProgress
-from eclose.annotation.reopening import GrantedReopening, OwnPass, OwnTask
 from eclose.annotation.results.agreement_pairs import LabelMatch, PeopleAgreement, measure_person_agreement
-from eclose.annotation.staffing import TakenCase
 from eclose.annotation.submissions import TaskPageContent
+from eclose.annotation.undo import OwnPass, OwnTask, ReopenedPass
 from eclose.annotation.web.lead import CONFIRMED_CHANGES, DecisionAgreement, list_offered_roles
 from eclose.annotation.web.pages import render_annotation_page
 from eclose.annotation.web.training import TrainingProgress, list_training_items
 from eclose.core.response import Response, Trace
-from eclose.protocol import annotator_material, disclosure
+from eclose.protocol import disclosure
 from eclose.protocol.auditing import AuditorMaterial
+from eclose.protocol.material_json import disclose_passages
 from eclose.world.faulty.broken_responses import FailurePlan, break_response
 from eclose.world.make.families import make_world_families
 from eclose.world.make.instances import make_world_items
@@ -60,12 +60,16 @@ def disclose(kind: AnnotationTaskKind, name: str, instance, response: Response, 
     """What a pass shows."""
     if kind is AnnotationTaskKind.FAMILY:
         return a_family()
+    steps, evidence = response.trace.texts, () if hide else disclose_passages(instance.evidence)
+    trace = {"question": instance.question, "evidence": evidence, "trace": "\n".join(steps), "steps": steps}
     return {
         "S": lambda: disclosure.disclose_for_eligibility(instance),
         "A": lambda: disclosure.disclose_for_soundness(instance, response),
-        "B": lambda: annotator_material.disclose_trace_to_annotator(instance, response, hide_evidence=hide),
-        "C": lambda: annotator_material.disclose_answer_to_annotator(instance, response, hide_evidence=hide),
-        "D": lambda: annotator_material.disclose_reference_to_annotator(instance, response, hide_evidence=hide),
+        "B": lambda: visible.AnnotatorTraceMaterial(**trace),
+        "C": lambda: visible.AnnotatorAnswerMaterial(**trace, answer=response.answer),
+        "D": lambda: visible.AnnotatorReferenceMaterial(
+            **trace, answer=response.answer, reference=instance.reference_answer, aliases=instance.aliases
+        ),
     }[name]()
 
 
@@ -106,17 +110,9 @@ def work(one: TaskPageContent, *, person: Person = ANNOTATOR, entries=(), proble
 
 
 AT = "2026-11-15T18:40:00+00:00"
-ASKED = "Where was the director of the film that won the second prize born?"
-REQUESTED = (DashboardRequest("rEq-1", "a2", 12, "B", ASKED, "I pressed n and meant y.", AT),)
-CASES = (TakenCase("cAse-1", "a7", "response", ASKED, AT, 2), TakenCase("cAse-2", "a8", "response", ASKED, AT, 1))
 PAIRS = (
     PeopleAgreement(("a1", "a2"), 53, {"L": LabelMatch(40, 53), "A": LabelMatch(50, 53), "Acc": LabelMatch(53, 53)}),
     PeopleAgreement(("a1", "a3"), 51, {"L": LabelMatch(49, 51), "A": LabelMatch(50, 51), "Acc": LabelMatch(51, 51)}),
-)
-
-GOLD = (
-    PeopleAgreement(("a1",), 12, {"L": LabelMatch(11, 12), "A": LabelMatch(12, 12), "Acc": LabelMatch(12, 12)}),
-    PeopleAgreement(("a2",), 0, {}),
 )
 
 
@@ -134,7 +130,7 @@ def a_board(**other) -> LeadDashboard:
         DashboardPerson("a7", "adjudicator", "responses", 12, 31, True, True, "2026-11-15T17:00:00+00:00", 190.0, 1),
     )
     queues = (DashboardQueue("response", 2598, 800, 19, 12, 781), DashboardQueue("screening", 1300, 1300, 0, 184, 1300))
-    settings = {"people": people, "queues": queues, "requests": REQUESTED, "cases": CASES}
+    settings = {"people": people, "queues": queues}
     settings |= {"pools": frozenset({"responses", "questions"}), "events": 4711, "submissions": 3311, "last_hour": 142}
     return LeadDashboard(**(settings | other))
 
@@ -158,7 +154,6 @@ def agreement(**other) -> str:
         PersonTimes("s1", {"S": (41.0, 1299)}, 0),
     )
     settings = {"decisions": decisions, "pairs": PAIRS, "persons": measure_person_agreement(PAIRS), "times": times}
-    settings |= {"gold": GOLD, "gold_labels": ["L", "A", "Acc"]}
     return render_annotation_page("agreement.html", **given(LEAD, **(settings | {"labels": ["L", "A", "Acc"]} | other)))
 
 
@@ -178,7 +173,6 @@ SAID = {
     "C": ({"closed": "no"},),
     "D": ({"correct": "yes", "complete": "no"},),
 }
-REQUESTS = {"A": None, "B": "asked", "C": "refused", "D": "granted"}
 FINISHED = tuple(
     OwnTask(
         position,
@@ -192,8 +186,7 @@ FINISHED = tuple(
                 False,
                 f"{position}-a1b2c3d4e5f6",
                 "2026-11-15T18:40:00+00:00",
-                REQUESTS[name],
-                "rEo-1",
+                "rEo-1" if name == "D" else None,
             )
             for name in "ABCD"
         ),
@@ -235,7 +228,7 @@ def plain_pages() -> dict[str, str]:
         "must_practise": False,
         "examples": 7,
     }
-    opened = (GrantedReopening("rEo-1", "B", 12, "Where was she born?"),)
+    opened = (ReopenedPass("rEo-1", "B", 12, "Where was she born?"),)
     return {
         "login": render_annotation_page(
             "login.html", **given(None, csrf=None, name="", problem="Name or password is wrong.")

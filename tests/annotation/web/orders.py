@@ -106,8 +106,7 @@ class Order:
             self.two_tabs: 2,
             self.look_around: 3,
             self.take: 3,
-            self.ask: 3,
-            self.decide: 3,
+            self.undo: 6,
             self.change: 3,
         }
         self.rng.choices(list(ways), list(ways.values()))[0]()
@@ -213,26 +212,17 @@ class Order:
                 self.tally.advances.append(wrong)
             self.truth.know(task)
 
-    def ask(self) -> None:
+    def undo(self) -> None:
         nick, csrf = self._anybody(), self.rng.random() < 0.9
-        if self.sent and self.rng.random() < 0.8:
-            owner, task, name, _, _ = self.rng.choice(self.sent)
+        if self.truth.last and self.rng.random() < 0.8:
+            owner, (task, name) = self.rng.choice(list(self.truth.last.items()))
             nick = owner if self.rng.random() < 0.7 else nick
         else:
             task, name = self._any_task(), self.rng.choice("ABCDSF")
-        wanted = self.truth.asked(nick, task, name, csrf=csrf)
-        answer = self.crowd.post(
-            nick, f"/tasks/{task}/{name}/reopen", {"reason": "a slip"}, csrf="own" if csrf else "x"
-        )
-        self._check(answer, wanted, self._own(nick), f"{nick} asks to reopen {task} {name}")
+        wanted = self.truth.undone(nick, task, name, csrf=csrf)
+        answer = self.crowd.post(nick, f"/tasks/{task}/{name}/undo", csrf="own" if csrf else "x")
+        self._check(answer, wanted, self._own(nick), f"{nick} undoes {task} {name}")
         self.truth.note_leaves()
-
-    def decide(self) -> None:
-        nick, csrf = ("lea" if self.rng.random() < 0.8 else self._anybody()), self.rng.random() < 0.9
-        leave, decision = self._any_leave(), self.rng.choice(("grant", "grant", "refuse", "give"))
-        wanted = self.truth.decided(nick, leave, decision, csrf=csrf)
-        answer = self.crowd.post(nick, f"/dashboard/requests/{leave}/{decision}", csrf="own" if csrf else "")
-        self._check(answer, wanted, self._own(nick), f"{nick} decides on {leave}")
 
     def change(self) -> None:
         """Open what may be changed, and perhaps change it."""

@@ -10,7 +10,7 @@ from sqlalchemy import event
 from tests.annotation.projects import make_project, who, work_off
 from tests.annotation.web.browsing import Browser, application, hashed, with_passwords
 
-from eclose.annotation import audit_log, reopening
+from eclose.annotation import undo
 from eclose.annotation.assignment.choices import ScreeningMode
 
 PASSWORDS = []
@@ -60,8 +60,6 @@ def test_one_task_from_login_to_receipt(project, enter):
     assert "last pass of the previous task recorded" in following
     assert ann.get(address).status_code == 404
     assert receipt in ann.get("/finished").text
-    with project.reading() as connection:
-        assert list(audit_log.verify_audit_log(connection, project.head)) == []
 
 
 def test_new_page_needs_one_connection_at_a_time(project, enter):
@@ -99,7 +97,7 @@ def test_foreign_and_unknown_tasks_answer_the_same(enter):
         bob.post(f"{address}/A", **{"key": "k", "1.sound": "yes"}),
         bob.post("/tasks/nothing/A", **{"key": "k", "1.sound": "yes"}),
         bob.post(f"{address}/A/draft", **{"1.sound": "yes"}),
-        bob.post(f"{address}/A/reopen", reason="because"),
+        bob.post(f"{address}/A/undo"),
     ]
     assert [answer.status_code for answer in answers] == [404] * 6
     assert len({answer.text for answer in answers}) == 1
@@ -158,37 +156,6 @@ def test_adjudicator_takes_what_waits(project, enter):
     assert "All tasks are finished" in eve.get("/").text
 
 
-def test_submitted_pass_is_changed_by_request_and_leave(project, enter):
-    ann, lead = enter("ann"), enter("lead")
-    address = ann.task()
-    question = ann.sheet(address).material.question
-    ann.submit(address)
-    assert ann.post(f"{address}/A/reopen", reason="my cat").status_code == 303
-    # Asked again, from a page that was open before: the list says that the request waits.
-    assert ann.post(f"{address}/A/reopen", reason="twice").headers["location"] == "/finished"
-    assert ann.post(f"{address}/B/reopen", reason="not yet").status_code == 404
-    assert enter("bob").post(f"{address}/A/reopen", reason="of another").status_code == 404
-    board = lead.get("/dashboard").text
-    assert (board.count("/grant"), "twice" in board) == (1, False)
-    request = board.split("/dashboard/requests/")[1].split("/")[0]
-    assert "my cat" in board
-    assert ann.get(f"/amend/{request}").status_code == 404
-    assert ann.post(f"/dashboard/requests/{request}/grant").status_code == 404
-    assert lead.post(f"/dashboard/requests/{request}/grant").status_code == 303
-    action = f"/amend/{request}"
-    reopened = f'<a href="{action}">Pass A of task 1</a>: <span class="words">{question}</span>'
-    assert reopened in html.unescape(ann.get("/").text)
-    with project.reading() as connection:
-        sheet = reopening.open_pass_amendment(connection, project, ann.person, request)
-    assert ticked(ann.get(action)) == 2 * sheet.steps
-    fields = {f"{n}.substantive": "no" for n in range(1, sheet.steps + 1)}
-    assert ann.post(action, key="k", **{**fields, "1.substantive": "perhaps"}).status_code == 422
-    assert ann.post(action, key="k", **fields).status_code == 303
-    assert ann.post(action, key="k", **fields).status_code == 404
-    with project.reading() as connection:
-        assert list(audit_log.verify_audit_log(connection, project.head)) == []
-
-
 def undoable(page):
     """The address at which the last pass can be undone, by a page."""
     match = re.search(r'id="withdraw" action="([^"]+)"', page.text)
@@ -202,9 +169,20 @@ def test_pass_can_be_undone_until_the_next_disclosure(project, enter):
     # After A the whole reasoning is shown, which has been seen before.
     assert undoable(ann.get(where)) == f"{address}/A/undo"
     opened = ann.post(f"{address}/A/undo").headers["location"]
-    page = ann.get(opened)
-    assert page.status_code == 200
-    assert ann.post(f"{address}/A/undo").status_code in (303, 404)
+    with project.reading() as connection:
+        sheet = undo.open_pass_amendment(connection, project, ann.person, opened.rpartition("/")[2])
+    assert ticked(ann.get(opened)) == 2 * sheet.steps
+    assert ann.post(f"{address}/A/undo").headers["location"] == opened
+    # Left open, it is found again on the overview and in the list.
+    question = sheet.material.question
+    link = f'<a href="{opened}">Pass A of task 1</a>: <span class="words">{question}</span>'
+    assert link in html.unescape(ann.get("/").text)
+    assert f'href="{opened}"' in ann.get("/finished").text
+    assert question in html.unescape(ann.get("/finished").text)
+    fields = {f"{n}.substantive": "no" for n in range(1, sheet.steps + 1)}
+    assert ann.post(opened, key="k", **{**fields, "1.substantive": "perhaps"}).status_code == 422
+    assert ann.post(opened, key="k", **fields).status_code == 303
+    assert ann.post(opened, key="k", **fields).status_code == 404
     for name in "BC":
         where = ann.submit(address).headers["location"]
         assert undoable(ann.get(where)) is None, name
@@ -216,25 +194,6 @@ def test_pass_can_be_undone_until_the_next_disclosure(project, enter):
     done = ann.post(opened, key="k", **{"1.correct": "no", "1.complete": "no"})
     assert done.headers["location"].partition("?")[0] == ann.task()
     assert "not correct, not complete" in ann.get("/finished").text
-    with project.reading() as connection:
-        assert list(audit_log.verify_audit_log(connection, project.head)) == []
-
-
-def test_request_to_reopen_is_seen_where_it_was_made(project, enter):
-    ann, lead = enter("ann"), enter("lead")
-    address = ann.task()
-    question = ann.sheet(address).material.question
-    ann.submit(address)
-    page = ann.get("/finished").text
-    assert html.escape(question, quote=False) in page.replace("&#39;", "'").replace("&#34;", '"')
-    assert f"{address}/A/reopen" in page
-    ann.post(f"{address}/A/reopen", reason="my cat")
-    page = ann.get("/finished").text
-    assert "You asked to reopen this pass" in page
-    assert f"{address}/A/reopen" not in page
-    request = re.search(r"/dashboard/requests/([^/]+)/", lead.get("/dashboard").text)[1]
-    lead.post(f"/dashboard/requests/{request}/refuse")
-    assert "Your request was refused" in ann.get("/finished").text
 
 
 def test_guideline_is_that_of_the_own_work(enter):

@@ -42,10 +42,9 @@ def test_everything_is_shown_where_it_should_be(swept):
     assert met["reference"] == met["alias"] == {"D", "S"}
     assert met["step"] == set("ABCD")
     assert met["title"] == met["passage"] == set("SABCD")
-    # The list of one's own labels, what was opened again, and the lead's list of requests name the question.
-    assert met["question"] == set("SABCD") | {"page", "dashboard"}
-    assert met["family"] == {"F", "page", "dashboard"}
-    assert met["reason"] == {"dashboard"}
+    # The list of one's own labels, and what was opened again, name the question.
+    assert met["question"] == set("SABCD") | {"page"}
+    assert met["family"] == {"F", "page"}
     assert not met.keys() & (NEVER | NOWHERE)
 
 

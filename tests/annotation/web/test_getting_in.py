@@ -13,8 +13,9 @@ from tests.annotation.web.canaries import NOBODY
 from tests.annotation.web.crowd import crowd
 from tests.annotation.web.trying import PASSWORD, give_passwords, login, password_hash
 
-from eclose.annotation.accounts import passwords, people, sessions, tokens
-from eclose.annotation.accounts.login_attempts import LoginAttemptCounter, LoginAttemptLimits
+from eclose.annotation import audit_log
+from eclose.annotation.accounts import passwords, people, sessions
+from eclose.annotation.accounts.passwords import LoginAttemptCounter, LoginAttemptLimits
 from eclose.annotation.web import serve
 
 
@@ -56,7 +57,7 @@ def test_the_link_of_a_single_user_works_once(one):
     with one.project.writing() as connection:
         person = people.find_person(connection, one.names["ann"])
         connection.execute(people._SET_PASSWORD, {"id": person.id, "password": people.NO_PASSWORD})
-    tokens_of_server = tokens.OneTimeTokens()
+    tokens_of_server = people.OneTimeTokens()
     first, second = tokens_of_server.issue(), tokens_of_server.issue()
     with crowd(one, single=person, entry_tokens=tokens_of_server) as everybody:
         assert everybody.ask("HEAD", NOBODY, f"/open/{first}").status_code == 405
@@ -88,7 +89,7 @@ def test_a_login_makes_a_new_session_and_ends_the_old(one, everybody):
     "column, ago", [("seen", timedelta(hours=2, minutes=1)), ("started", timedelta(hours=12, minutes=1))]
 )
 def test_a_session_ends_by_itself(one, everybody, column, ago):
-    then = {"at": tokens.format_utc_timestamp(datetime.now(UTC) - ago)}
+    then = {"at": audit_log.format_utc_timestamp(datetime.now(UTC) - ago)}
     with one.project.writing() as connection:
         connection.execute(text(f"UPDATE annotate_sessions SET {column} = :at"), then)
     assert everybody.get("ann", "/").headers["location"] == "/login"

@@ -1,4 +1,4 @@
-"""The lead's pages: people, requests, agreement, and all labels in one file."""
+"""The lead's pages: people, agreement, and all labels in one file."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import json
 import re
 import zipfile
 from contextlib import closing
-from html import escape
 
 import pytest
-from tests.annotation.projects import make_project, next_sheet, submit, who, work_off
+from tests.annotation.projects import make_project, next_sheet, who, work_off
 from tests.annotation.web.browsing import Browser, application, hashed, with_passwords
 
-from eclose.annotation import audit_log, reopening
+from eclose.annotation import audit_log
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,6 @@ def test_all_labels_in_one_file_and_in_the_log(project, lead):
     assert len(labels) == 8
     assert not [name for name in ("ann", "bob", "cyd", "dan") if f'"{name}"' in rows]
     with project.reading() as connection:
-        assert list(audit_log.verify_audit_log(connection, project.head)) == []
         assert audit_log.last_audit_event(connection) == project.head.read()
 
 
@@ -114,33 +112,36 @@ def test_every_offered_role_works_for_a_new_name(tmp_path, password, screening):
         lead = Browser(application(project), project, "lead")
         lead.login()
         roles = re.findall(r'<option value="([\w-]+)"', lead.get("/dashboard").text)
-        assert len(roles) == (5 if screening else 3)
+        assert len(roles) == (3 if screening else 2)
         for number, role in enumerate(roles):
             answer = lead.post("/dashboard/invite", names=f"new{number}", role=role)
             assert answer.status_code == 200, answer.text
             assert join_with(project, f"new{number}", token_of(answer.text)).get("/").status_code in (200, 303)
 
 
-def test_several_people_are_added_at_once_and_take_over_tasks(project, lead):
-    page = lead.post("/dashboard/invite", names="zoe, yan", role="annotator").text
+def test_new_people_take_over_the_tasks_of_a_leaver(project, lead):
+    page = lead.post("/dashboard/people/ann/reassign", new="zoe, yan", reason="left").text
     assert page.count("/invitation/") == 2
-    assert "zoe has taken over" in page
-    assert int(re.search(r"(\d+) / (\d+)", people_table(page)["zoe"])[2]) > 0
+    assert "4 tasks of ann were handed over (" in page
+    assert re.search(r"(\d+) / (\d+)", people_table(page)["zoe"])[2] == "2"
+    assert join_with(project, "zoe", token_of(page)).get("/").status_code == 200
 
 
 def test_names_that_cannot_be_added_are_told_on_the_page(project, lead):
-    answer = lead.post("/dashboard/invite", names="no/name", role="annotator")
+    answer = lead.post("/dashboard/invite", names="no/name", role="adjudicator")
     assert answer.status_code == 422
     assert 'value="no/name"' in answer.text
-    assert "is in the project already" in lead.post("/dashboard/invite", names="ann, zoe", role="annotator").text
-    assert "at least one person" in lead.post("/dashboard/invite", names=" ", role="annotator").text
+    assert "is in the project already" in lead.post("/dashboard/invite", names="ann, zoe", role="adjudicator").text
+    assert "at least one person" in lead.post("/dashboard/invite", names=" ", role="adjudicator").text
+    # Annotators join in place of a person who leaves.
+    assert "takes over from a person" in lead.post("/dashboard/invite", names="zoe", role="annotator").text
     assert "zoe" not in people_table(lead.get("/dashboard").text)
 
 
 def test_a_known_person_keeps_the_password_until_the_lead_confirms(project, lead):
     ann = Browser(application(project), project, "ann")
     ann.login()
-    page = lead.post("/dashboard/invite", names="ann", role="annotator").text
+    page = lead.post("/dashboard/invite", names="ann", role="adjudicator").text
     assert "ends their password and sessions" in page
     assert "/invitation/" not in page
     assert ann.get("/").status_code == 200
@@ -170,7 +171,7 @@ def test_tasks_of_a_leaver_are_handed_over(tmp_path, password):
         lead.login()
         assert lead.post("/dashboard/people/ann/deactivate").status_code == 303
         assert "hand them over" in lead.get("/dashboard/people/ann/deactivate").text
-        page = lead.post("/dashboard/people/ann/reassign", reason="left").text
+        page = lead.post("/dashboard/people/ann/reassign", new="", reason="left").text
         assert re.search(r"4 tasks of ann were handed over \(\d to \w+, ", page)
         assert "reassign" not in people_table(page)["ann"]
         for name in ("bob", "cyd", "dan"):
@@ -180,41 +181,26 @@ def test_tasks_of_a_leaver_are_handed_over(tmp_path, password):
 
 def test_tasks_that_fit_no_colleague_stay_and_the_page_says_why(project, lead):
     # Every colleague has another response to each of ann's questions.
-    answer = lead.post("/dashboard/people/ann/reassign", reason="left", **{"to.cyd": "yes"})
+    answer = lead.post("/dashboard/people/ann/reassign", new="", reason="left", **{"to.cyd": "yes"})
     assert answer.status_code == 422
     assert 'role="alert"' in answer.text
     assert "0 / 4" in people_table(answer.text)["ann"]
 
 
-def test_a_taken_case_is_released(project, lead):
+def test_a_taken_case_is_handed_over(project, lead):
     for name in ("ann", "bob", "cyd"):
         work_off(project, who(project, name))
     work_off(project, who(project, "dan"), aligned="no")
     sheet = next_sheet(project, who(project, "eve"))
-    page = lead.get("/dashboard").text
-    assert "Cases under adjudication" in page
-    assert escape(sheet.material.question) in page.partition("Cases under adjudication")[2].partition("</section>")[0]
-    case = re.search(r'name="case" value="([^"]+)"', page)[1]
-    assert lead.post("/dashboard/release", case=case, reason="").status_code == 422
-    assert lead.post("/dashboard/release", case=case, reason="eve left").headers["location"] == "/dashboard"
-    assert "Cases under adjudication" not in lead.get("/dashboard").text
-    assert lead.post("/dashboard/release", case="unknown", reason="x").status_code == 422
-
-
-def test_request_is_answered_with_the_question_in_sight(project, lead):
-    ann = who(project, "ann")
-    sheet = next_sheet(project, ann)
-    submit(project, ann, sheet)
-    with project.writing() as connection:
-        reopening.request_reopening(connection, ann, sheet.task, "A", "I pressed n.")
-    page = lead.get("/dashboard").text
-    assert page.count(escape(sheet.material.question)) == 1
-    for words in ("I pressed n.", "task 1, pass A"):
-        assert words in page
-    request = re.search(r"/dashboard/requests/([^/]+)/grant", page)[1]
-    assert lead.post(f"/dashboard/requests/{request}/grant").status_code == 303
-    assert lead.post(f"/dashboard/requests/{request}/refuse").status_code == 404
-    assert "Waiting for your answer" not in lead.get("/dashboard").text
+    assert 'href="/dashboard/people/eve/reassign"' in lead.get("/dashboard").text
+    assert "The case goes back to the queue" in lead.get("/dashboard/people/eve/reassign").text
+    assert lead.post("/dashboard/people/eve/reassign", new="", reason="").status_code == 422
+    page = lead.post("/dashboard/people/eve/reassign", new="fay", reason="eve left").text
+    assert "1 taken cases of eve are back in the queue" in page
+    assert 'href="/dashboard/people/eve/reassign"' not in page
+    fay = who(project, "fay")
+    assert {next_sheet(project, fay).task, sheet.task} == {next_sheet(project, fay).task, sheet.task}
+    assert work_off(project, fay) == 16
 
 
 def test_only_the_lead_has_these_pages(project):
@@ -222,8 +208,7 @@ def test_only_the_lead_has_these_pages(project):
     ann.login()
     for path in ("/dashboard", "/dashboard/agreement", "/dashboard/people/bob/deactivate"):
         assert ann.get(path).status_code == 404
-    for path in ("/dashboard/release", "/dashboard/people/bob/reassign"):
-        assert ann.post(path, reason="x").status_code == 404
+    assert ann.post("/dashboard/people/bob/reassign", new="", reason="x").status_code == 404
 
 
 def test_who_is_kept_out_is_out_at_once(project, lead):

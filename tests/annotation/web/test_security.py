@@ -17,7 +17,7 @@ from tests.annotation.web.sweeps import STATIC, Sweep
 from tests.annotation.web.trying import every_address, give_passwords, login, state
 
 from eclose.annotation import queues
-from eclose.annotation.accounts.login_attempts import LoginAttemptCounter, LoginAttemptLimits
+from eclose.annotation.accounts.passwords import LoginAttemptCounter, LoginAttemptLimits
 
 OPEN = {("POST", "/login"), ("POST", "/invitation/{token}")}
 """Forms of people without a session, which have no token to carry: where they come from is all there is to check."""
@@ -109,7 +109,7 @@ def test_every_form_needs_the_token_of_its_session(one, everybody):
     checked = {template for template, status in seen if status == 403}
     # Of a request that does not exist, nothing is said before its token is looked at; a study has no pages of `label`.
     wanted = {path for method, path in routes(everybody.app) if method == "POST"} - {path for _, path in OPEN}
-    assert wanted - checked == {"/amend/{request_id}", "/labels/finish", "/labels/{task}/{name}/correct"}
+    assert wanted - checked == {"/amend/{reopening}", "/labels/finish", "/labels/{task}/{name}/correct"}
     assert state(one) == before
 
 
@@ -247,10 +247,10 @@ def test_a_websocket_is_turned_away(everybody):
 
 def test_tasks_of_others_answer_as_unknown_tasks(one, everybody):
     """Every kind of request for every task, by everybody but its owner: 404, in the same bytes as for nothing."""
-    ways = [("GET", ""), *(("POST", f"/{name}{what}") for name in "AS" for what in ("", "/draft", "/reopen"))]
+    ways = [("GET", ""), *(("POST", f"/{name}{what}") for name in "AS" for what in ("", "/draft", "/undo"))]
     for nick in ("ann", "sue", "fay", "eve", "sol", "lea"):
         for method, rest in ways:
-            fields = {"reason": "x"} if rest.endswith("reopen") else {"key": "k", "1.sound": "yes"}
+            fields = {} if rest.endswith("undo") else {"key": "k", "1.sound": "yes"}
             paths = [f"/tasks/{task.id}{rest}" for task in one.tasks() if task.nick != nick]
             answers = [
                 everybody.get(nick, path) if method == "GET" else everybody.post(nick, path, fields)
@@ -259,27 +259,28 @@ def test_tasks_of_others_answer_as_unknown_tasks(one, everybody):
             assert {(answer.status_code, answer.content) for answer in answers} == {(404, answers[0].content)}
 
 
-def test_a_leave_to_change_is_for_one_person(one, everybody):
+def test_an_undone_pass_is_open_to_one_person(one, everybody):
     sweep = Sweep(one, everybody, thorough=False)
     task = next(task for task in one.tasks() if task.nick == "ann" and task.place == 1)
     form = {"key": "k", "1.substantive": "no", "2.substantive": "no"}
     choose_key(one.project, task.id, "A", "k")
     assert everybody.post("ann", f"/tasks/{task.id}/A", form).status_code == 303
-    assert everybody.post("ann", f"/tasks/{task.id}/A/reopen", {"reason": "a slip"}).status_code == 303
+    for nick in ("bob", "eve", "sue", "lea"):
+        assert everybody.post(nick, f"/tasks/{task.id}/A/undo").status_code == 404
+    assert everybody.post("ann", f"/tasks/{task.id}/A/undo").status_code == 303
     sweep.truth.given[task.id]["A"] = ([], "k")
     sweep.truth.note_leaves()
     (leave,) = sweep.truth.leaves
-    for nick in ("bob", "eve", "sue"):
-        assert everybody.post(nick, f"/dashboard/requests/{leave}/grant").status_code == 404
-    assert everybody.post("ann", f"/dashboard/requests/{leave}/grant").status_code == 404
-    # Asked for is not granted.
-    assert everybody.get("ann", f"/amend/{leave}").status_code == 404
-    assert everybody.post("ann", f"/amend/{leave}", form).status_code == 404
-    assert everybody.post("lea", f"/dashboard/requests/{leave}/grant").status_code == 303
     for nick in ("bob", "cyd", "eve", "sue", "lea"):
         assert everybody.get(nick, f"/amend/{leave}").status_code == 404
         assert everybody.post(nick, f"/amend/{leave}", form).status_code == 404
     assert everybody.get("ann", f"/amend/{leave}").status_code == 200
+    # Pass C shows more than A did.
+    for name, field in (("B", "aligned"), ("C", "closed")):
+        choose_key(one.project, task.id, name, "k")
+        assert everybody.post("ann", f"/tasks/{task.id}/{name}", {"key": "k", f"1.{field}": "yes"}).status_code == 303
+        for undone in "AB":
+            assert everybody.post("ann", f"/tasks/{task.id}/{undone}/undo").status_code == 404
 
 
 EVERYBODY = {"/", "/login", "/logout", "/account", "/guideline", "/training"}
@@ -416,7 +417,7 @@ def test_odd_texts_are_texts(one, odd):
     with crowd(one, attempts=LoginAttemptCounter(LoginAttemptLimits("1000 per hour", "1000 per hour"))) as everybody:
         answers = [
             login(everybody, odd, odd),
-            everybody.post("ann", f"/tasks/{quote(odd, errors='replace')}/A/reopen", {"reason": odd}),
+            everybody.post("ann", f"/tasks/{quote(odd, errors='replace')}/A/undo"),
             everybody.post("lea", "/dashboard/invite", {"name": odd, "role": odd, "pool": odd}),
         ]
         assert [answer.status_code for answer in answers] == [401, 404, 422]

@@ -48,12 +48,11 @@ class Given(NamedTuple):
 
 @dataclass
 class Leave:
-    """What somebody asked for, and what became of it."""
+    """A pass that its person undid, and whether it was changed."""
 
     id: str
     task: str
     name: str
-    decision: str | None = None
     used: bool = False
 
 
@@ -65,6 +64,8 @@ class Truth:
     tasks: dict[str, Task] = field(default_factory=dict)
     given: dict[str, dict[str, Given]] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
+    last: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Task and pass that each person submitted last."""
     leaves: dict[str, Leave] = field(default_factory=dict)
     amended: list[tuple[str, str, list[dict[str, str]]]] = field(default_factory=list)
 
@@ -97,10 +98,7 @@ class Truth:
             return seen
         seen |= canaries.of({"name"}, nick)
         if where[0] in ("dashboard", "training") and nick == "lea":
-            seen |= canaries.of({"name"}, *CREW)
-        if where[0] == "dashboard" and nick == "lea":
-            # Requests are told with the question they are about.
-            seen |= canaries.kinds({"question"}) | self.study.family_question()
+            seen |= canaries.of({"name"}, *CREW, "newcomer")
         if where[0] == "finished":
             seen |= self._questions(
                 task for task, given in self.given.items() if given and self.tasks[task].nick == nick
@@ -126,8 +124,7 @@ class Truth:
     def leave(self, nick: str, leave_id: str) -> Leave | None:
         """A leave of one's own that can be used."""
         one = self.leaves.get(leave_id)
-        usable = one is not None and one.decision == "granted" and not one.used and self.tasks[one.task].nick == nick
-        return one if usable else None
+        return one if one is not None and not one.used and self.tasks[one.task].nick == nick else None
 
     def opened(self, nick: str, task_id: str) -> int:
         if nick == NOBODY:
@@ -159,6 +156,7 @@ class Truth:
         if not form.complete:
             return 422
         self.given[task_id][name] = Given(form.entries, key)
+        self.last[nick] = (task_id, name)
         if len(self.given[task_id]) == len(self.tasks[task_id].passes):
             self.done[nick] = self.done.get(nick, 0) + 1
         return 303
@@ -170,28 +168,19 @@ class Truth:
             return 422
         return 204 if self.open_pass(nick, task_id) == name else 409
 
-    def asked(self, nick: str, task_id: str, name: str, *, csrf: bool = True) -> int:
-        """What a request to change a pass is answered with. The server's own id of it is read from the database."""
+    def undone(self, nick: str, task_id: str, name: str, *, csrf: bool = True) -> int:
+        """What undoing a pass is answered with. The server's own id of it is read from the database."""
         if nick in (NOBODY, "lea") or not csrf:
             return {NOBODY: 303, "lea": 404}.get(nick, 403)
-        task = self.tasks.get(task_id)
-        known = task is not None and task.nick == nick and name in self.given[task_id]
-        return 303 if known else 404
+        # Pass B shows the same material as pass A; the last pass of a task is followed by nothing.
+        disclosed_nothing = name == "A" or (task_id in self.tasks and name == self.tasks[task_id].passes[-1])
+        return 303 if self.last.get(nick) == (task_id, name) and disclosed_nothing else 404
 
     def note_leaves(self) -> None:
         with self.study.project.reading() as connection:
             rows = connection.execute(_LEAVES).all()
         for row in rows:
             self.leaves.setdefault(row.id, Leave(row.id, row.task, row.name))
-
-    def decided(self, nick: str, leave_id: str, decision: str, *, csrf: bool = True) -> int:
-        if nick != "lea" or not csrf:
-            return 303 if nick == NOBODY else 404 if nick != "lea" else 403
-        one = self.leaves.get(leave_id)
-        if one is None or one.decision is not None or decision not in ("grant", "refuse"):
-            return 404
-        one.decision = {"grant": "granted", "refuse": "refused"}[decision]
-        return 303
 
     def changed(self, nick: str, leave_id: str, form: Form, *, csrf: bool = True) -> int:
         if nick == NOBODY:

@@ -1,4 +1,4 @@
-"""``eclose annotate release``, ``reassign`` and ``add-people``, and what ``status`` says about them."""
+"""``eclose annotate reassign``, and what ``status`` says about people."""
 
 from __future__ import annotations
 
@@ -31,19 +31,15 @@ def begin(tmp_path, source, *words):
     return tmp_path / "study"
 
 
-def test_people_come_and_go(tmp_path, source):
+def test_a_person_who_leaves_is_replaced(tmp_path, source):
     folder = begin(tmp_path, source, "--adjudicators", "eve")
     with pytest.raises(UserError, match="6 of 6 tasks of ann fit none"):
         run("reassign", folder, "ann", "--reason", "left")
-    code, output = run("add-people", folder, "zoe,yan", "--public-url", "https://labels.example.org")
-    assert code == 0
-    links = re.findall(
-        r"^(\w+) \(annotator, 4 tasks of others\): https://labels.example.org/invitation/\S{43}$", output, re.M
-    )
+    command = ("reassign", folder, "Ann", "--new", "zoe, yan", "--reason", "left")
+    code, output = run(*command, "--public-url", "https://labels.example.org")
+    assert (code, "6 tasks of ann handed over\n  yan: 3\n  zoe: 3\n" in output) == (0, True)
+    links = re.findall(r"^(\w+) \(annotator\): https://labels.example.org/invitation/\S{43}$", output, re.M)
     assert links == ["zoe", "yan"]
-    code, output = run("reassign", folder, "Ann", "--reason", "left")
-    assert (code, "4 tasks of ann handed over" in output) == (0, True)
-    assert run("verify-audit", folder)[0] == 0
     assert re.search(r"ann +annotator +invited +0 +0", run("status", folder)[1])
 
 
@@ -69,19 +65,7 @@ def test_a_third_label_on_half_of_the_responses_comes_from_a_second_project(tmp_
     assert sorted(annotators) == [2] * 6 + [3] * 6
 
 
-def test_people_who_come_too_late_get_no_task_and_are_named(tmp_path, source):
-    folder = begin(tmp_path, source)
-    project = open_annotation_project(folder)
-    for name in ("ann", "bob", "cyd", "dan"):
-        work_off(project, who(project, name))
-    project.close()
-    output = " ".join(run("add-people", folder, "zoe,yan")[1].split())
-    assert "zoe, yan: there is nothing to label, all tasks are finished or started." in output
-    assert "eclose annotate init" in output
-    assert "nothing to label" not in run("add-people", folder, "gus", "--role", "adjudicator")[1]
-
-
-def test_a_case_of_an_inactive_adjudicator_is_named_and_released(tmp_path, source):
+def test_a_case_of_an_inactive_adjudicator_is_named_and_handed_over(tmp_path, source):
     folder = begin(tmp_path, source, "--adjudicators", "eve")
     project = open_annotation_project(folder)
     for name in ("ann", "bob", "cyd", "dan"):
@@ -91,13 +75,11 @@ def test_a_case_of_an_inactive_adjudicator_is_named_and_released(tmp_path, sourc
     with project.writing() as connection:
         people.deactivate_person(connection, eve.id)
     project.close()
-    assert "A case waits for eve, who is inactive: eclose annotate release" in run("status", folder)[1]
-    with pytest.raises(UserError, match="fay: has taken no case"):
-        run("release", folder, "fay", "--reason", "left")
-    assert run("release", folder, "Eve", "--reason", "left") == (0, "1 case of eve back in the queue\n")
+    assert "A case waits for eve, who is inactive: eclose annotate reassign" in run("status", folder)[1]
+    code, output = run("reassign", folder, "Eve", "--new", "gus", "--reason", "left")
+    assert (code, output.splitlines()[0]) == (0, "1 case of eve back in the queue")
+    assert "gus (adjudicator): http://127.0.0.1:8300/invitation/" in output
     assert "A case waits" not in run("status", folder)[1]
-    code, output = run("add-people", folder, "gus", "--role", "adjudicator")
-    assert (code, "gus (adjudicator): http://127.0.0.1:8300/invitation/" in output) == (0, True)
 
 
 def test_flags_without_an_adjudicator_are_named(tmp_path, source):
@@ -105,13 +87,12 @@ def test_flags_without_an_adjudicator_are_named(tmp_path, source):
     project = open_annotation_project(folder)
     work_off(project, who(project, "ann"), correct="no")
     project.close()
-    assert "3 responses with inconsistent labels and no adjudicator: eclose annotate add-people" in run(
-        "status", folder
-    )[1].replace("\n", " ")
-    assert (
-        "3 responses with inconsistent labels in the queue"
-        in run("add-people", folder, "gus", "--role", "adjudicator")[1]
-    )
+    assert "3 responses with inconsistent labels and no adjudicator: eclose annotate invite" in run("status", folder)[
+        1
+    ].replace("\n", " ")
+    assert run("invite", folder, "gus", "--role", "adjudicator")[0] == 0
+    assert "inconsistent labels" not in run("status", folder)[1]
+    assert re.search(r"^gus +adjudicator +invited +0 +3$", run("status", folder)[1], re.M)
 
 
 @pytest.mark.parametrize("mode, tasks", [("required", 0), ("advisory", 6)])

@@ -6,10 +6,13 @@ them out. All functions run inside the caller's transaction and take the current
 
 from __future__ import annotations
 
+import hashlib
 import re
+import secrets
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
@@ -17,15 +20,12 @@ from sqlalchemy.exc import IntegrityError
 
 from eclose.annotation import audit_log
 from eclose.annotation.accounts import passwords
-from eclose.annotation.accounts.tokens import (
-    end_person_sessions,
-    format_utc_timestamp,
-    hash_secret_token,
-    new_secret_token,
-)
+from eclose.annotation.audit_log import format_utc_timestamp
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from sqlalchemy import Connection, Row
 
 INVITATION_LASTS = timedelta(days=7)
@@ -79,16 +79,6 @@ class Person:
     active: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Invitation:
-    """The account that a valid invitation token opens."""
-
-    name: str
-    role: PersonRole
-    pool: AnnotatorPool
-    until: datetime
-
-
 def pool_for_role(role: PersonRole, pool: AnnotatorPool | None = None) -> AnnotatorPool:
     """Return ``pool`` where the role allows it, or the default of the role; raise where it does not."""
     allowed = _POOLS[role]
@@ -112,69 +102,77 @@ def check_person_name(name: str) -> str:
     return name
 
 
-def invite_person(
-    connection: Connection,
-    name: str,
-    role: PersonRole,
-    pool: AnnotatorPool | None,
-    *,
-    now: datetime,
-    lasts: timedelta = INVITATION_LASTS,
-) -> str:
-    """Invite a new person and return the token, which is not stored. Replaces an unused invitation of that name."""
-    if lasts <= timedelta(0):
-        raise SettingError("lasts: an invitation must last longer than 0 seconds.")
-    token = new_secret_token()
-    row = {"name": check_person_name(name), "role": role, "pool": pool_for_role(role, pool)}
-    # Writing first takes the write lock, so that no other writer gets between the check and the insert.
-    with connection.begin_nested():
-        connection.execute(_WITHDRAW, {"like": name.lower()})
-        if connection.execute(_LIKE_NAMED, {"like": name.lower()}).first() is not None:
-            raise AccountError(f"name {name}: is taken. Choose another.")
-        added = connection.execute(
-            _INVITE, {**row, "token": hash_secret_token(token), "until": format_utc_timestamp(now + lasts)}
-        )
-        if added.rowcount != 1:
-            raise AccountError(f"name {name}: is taken. Choose another.")
-    return token
+def new_secret_token() -> str:
+    """Return 256 random bits as text that needs no escaping in a URL."""
+    return secrets.token_urlsafe(32)
 
 
-def invite_to_reset_password(
-    connection: Connection, person: Person, *, now: datetime, lasts: timedelta = INVITATION_LASTS
-) -> str:
-    """Return a token with which an existing person chooses a new password; lock the account until then."""
+def hash_secret_token(token: str) -> str:
+    """Return the SHA-256 of a token, which is what the database stores."""
+    # No salt: a table of precomputed hashes is useless against 256 random bits.
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class OneTimeTokens:
+    """Secret tokens that a server holds in memory and accepts once each."""
+
+    def __init__(self) -> None:
+        self._hashes: set[str] = set()
+        self._lock = Lock()
+
+    def issue(self) -> str:
+        """Return a new token."""
+        token = new_secret_token()
+        with self._lock:
+            self._hashes.add(hash_secret_token(token))
+        return token
+
+    def redeem(self, token: str) -> bool:
+        """Return whether a token was issued and not used before; it cannot be used again."""
+        # Compared by hash, so that the time of the search tells nothing about a token.
+        token_hash = hash_secret_token(token)
+        with self._lock:
+            if token_hash not in self._hashes:
+                return False
+            self._hashes.remove(token_hash)
+            return True
+
+
+def end_person_sessions(connection: Connection, person_id: int, except_token: str | None = None) -> int:
+    """End all sessions of a person, except that of ``except_token``, and return how many ended."""
+    excepted = "" if except_token is None else hash_secret_token(except_token)
+    return connection.execute(_END_ALL, {"person": person_id, "excepted": excepted}).rowcount
+
+
+def invite_to_reset_password(connection: Connection, person: Person, *, now: datetime) -> str:
+    """Return a token with which a person chooses a password, and which is not stored; lock the account until then."""
     token = new_secret_token()
     # The old password and all sessions end at once: the link may replace a compromised password.
     connection.execute(_SET_PASSWORD, {"id": person.id, "password": NO_PASSWORD})
     end_person_sessions(connection, person.id)
-    connection.execute(_FORGET, {"name": person.name})
-    row = {"name": person.name, "role": person.role, "pool": person.pool}
-    connection.execute(_INVITE, {**row, "token": hash_secret_token(token), "until": format_utc_timestamp(now + lasts)})
+    until = format_utc_timestamp(now + INVITATION_LASTS)
+    connection.execute(_INVITE, {"person": person.id, "token": hash_secret_token(token), "until": until})
     return token
 
 
-def find_invitation(connection: Connection, token: str, *, now: datetime) -> Invitation | None:
-    """Return the invitation of a token; None where the token is unknown, used, replaced or expired."""
-    row = connection.execute(_INVITATION, {"token": hash_secret_token(token), "now": format_utc_timestamp(now)}).first()
-    return None if row is None else _invitation(row)
+def find_invitation(connection: Connection, token: str, *, now: datetime) -> Person | None:
+    """Return the person whom a token invites; None where the token is unknown, used, replaced or expired."""
+    values = {"token": hash_secret_token(token), "now": format_utc_timestamp(now)}
+    row = connection.execute(_INVITED, values).first()
+    return None if row is None else person_from_row(row)
 
 
 def accept_invitation(connection: Connection, token: str, password: str, *, now: datetime) -> Person:
     """Set the password of the invited person. Works once; after an error the invitation is still unused."""
-    # The update of _TAKE decides between two simultaneous requests: the second finds the invitation used.
+    values = {"token": hash_secret_token(token), "now": format_utc_timestamp(now)}
+    # A refused password rolls the savepoint back, so that the invitation stays unused.
     with connection.begin_nested():
-        row = connection.execute(_TAKE, {"token": hash_secret_token(token), "now": format_utc_timestamp(now)}).first()
-        if row is None:
+        # The deletion decides between two simultaneous requests: the second finds the invitation used.
+        person_id = connection.execute(_TAKE, values).scalar()
+        if person_id is None:
             raise AccountError("this invitation is not valid: it was used, replaced or has expired. Ask for a new one.")
-        invited = _invitation(row)
-        # A refused password rolls the savepoint back, so that the invitation stays unused.
-        _check_password(password, invited.name)
-        credentials = find_login_credentials(connection, invited.name)
-        if credentials is not None and credentials[1] == NO_PASSWORD:
-            set_password(connection, credentials[0].id, password)
-            return credentials[0]
-        password_hash = passwords.hash_password(password)
-        return add_person(connection, invited.name, invited.role, invited.pool, password_hash, now, by=invited.name)
+        set_password(connection, person_id, password)
+        return person_from_row(connection.execute(_BY_ID, {"id": person_id}).one())
 
 
 def add_person(
@@ -196,15 +194,13 @@ def add_person(
         "password": password_hash,
         "since": format_utc_timestamp(now),
     }
+    # The unique index on lower(name) decides, also between simultaneous additions.
     try:
         with connection.begin_nested():
-            number = connection.execute(_ADD, {**row, "like": name.lower()}).scalar()
-    # The unique index on lower(name) decides between simultaneous additions.
+            number = int(connection.execute(_ADD, row).scalar_one())
     except IntegrityError as error:
         raise AccountError(f"name {name}: is taken. Choose another.") from error
-    if number is None:
-        raise AccountError(f"name {name}: is taken. Choose another.")
-    audit_log.append_audit_event(connection, by, "added person", rows={audit_log.AuditedKind.PEOPLE: [number]})
+    audit_log.append_audit_event(connection, by, "added person", detail={"name": name, "role": role})
     return Person(number, name, role, chosen, active=True)
 
 
@@ -270,10 +266,6 @@ def person_from_row(row: Row[Any]) -> Person:
     return Person(row.id, row.name, PersonRole(row.role), AnnotatorPool(row.pool), bool(row.active))
 
 
-def _invitation(row: Row[Any]) -> Invitation:
-    return Invitation(row.name, PersonRole(row.role), AnnotatorPool(row.pool), datetime.fromisoformat(row.until))
-
-
 def _check_password(password: str, name: str) -> None:
     if messages := passwords.password_problems(password, name):
         raise AccountError(" ".join(messages))
@@ -284,27 +276,19 @@ def _set_active(connection: Connection, person_id: int, *, active: bool) -> None
         raise AccountError(f"person {person_id}: is unknown.")
 
 
-_WITHDRAW = text("DELETE FROM annotate_invitations WHERE lower(name) = :like AND used IS NULL")
-_FORGET = text("DELETE FROM annotate_invitations WHERE lower(name) = lower(:name)")
-_LIKE_NAMED = text("SELECT id FROM annotate_people WHERE lower(name) = :like")
-# Of two simultaneous invitations of one name, the later one is valid.
+_END_ALL = text("DELETE FROM annotate_sessions WHERE person = :person AND token <> :excepted")
 _INVITE = text("""
-    INSERT INTO annotate_invitations (token, name, role, pool, until) VALUES (:token, :name, :role, :pool, :until)
-    ON CONFLICT (name) DO UPDATE
-    SET token = excluded.token, role = excluded.role, pool = excluded.pool, until = excluded.until
-    WHERE annotate_invitations.used IS NULL
+    INSERT INTO annotate_invitations (person, token, until) VALUES (:person, :token, :until)
+    ON CONFLICT (person) DO UPDATE SET token = excluded.token, until = excluded.until
 """)
-_INVITATION = text("""
-    SELECT name, role, pool, until FROM annotate_invitations WHERE token = :token AND used IS NULL AND until > :now
+_INVITED = text("""
+    SELECT p.id, p.name, p.role, p.pool, p.active FROM annotate_invitations i JOIN annotate_people p ON p.id = i.person
+    WHERE i.token = :token AND i.until > :now
 """)
-_TAKE = text("""
-    UPDATE annotate_invitations SET used = :now WHERE token = :token AND used IS NULL AND until > :now
-    RETURNING name, role, pool, until
-""")
+_TAKE = text("DELETE FROM annotate_invitations WHERE token = :token AND until > :now RETURNING person")
+_BY_ID = text("SELECT id, name, role, pool, active FROM annotate_people WHERE id = :id")
 _ADD = text("""
-    INSERT INTO annotate_people (name, role, pool, password, since)
-    SELECT :name, :role, :pool, :password, :since
-    WHERE NOT EXISTS (SELECT 1 FROM annotate_people WHERE lower(name) = :like)
+    INSERT INTO annotate_people (name, role, pool, password, since) VALUES (:name, :role, :pool, :password, :since)
     RETURNING id
 """)
 _BY_NAME = text("SELECT id, name, role, pool, active, password FROM annotate_people WHERE lower(name) = lower(:name)")

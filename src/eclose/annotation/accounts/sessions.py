@@ -15,31 +15,24 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from eclose.annotation.accounts import passwords
-from eclose.annotation.accounts.people import NO_PASSWORD, Person, find_login_credentials, person_from_row
-from eclose.annotation.accounts.tokens import format_utc_timestamp, hash_secret_token, new_secret_token
-from eclose.errors import SettingError
+from eclose.annotation.accounts.people import (
+    NO_PASSWORD,
+    Person,
+    find_login_credentials,
+    hash_secret_token,
+    new_secret_token,
+    person_from_row,
+)
+from eclose.annotation.audit_log import format_utc_timestamp
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-@dataclass(frozen=True, slots=True)
-class SessionLifetimes:
-    """Durations after which a session ends."""
-
-    idle: timedelta = timedelta(hours=2)
-    """Longest time without a request."""
-    absolute: timedelta = timedelta(hours=12)
-    """Longest time since the login."""
-    renewal: timedelta = timedelta(minutes=1)
-    """Shortest time between two renewals: more frequent requests write nothing."""
-
-    def __post_init__(self) -> None:
-        if not timedelta(0) <= self.renewal < self.idle <= self.absolute:
-            raise SettingError("sessions: renewal must be less than idle, and idle at most absolute.")
-
-
-DEFAULT_LIFETIMES = SessionLifetimes()
+IDLE, ABSOLUTE = timedelta(hours=2), timedelta(hours=12)
+"""Longest time of a session without a request, and since the login."""
+RENEWAL = timedelta(minutes=1)
+"""Shortest time between two renewals of a session: more frequent requests write nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +67,14 @@ class LoginSession:
     """Whether ``renew_login_session`` should be called."""
 
 
-def log_in_person(
-    connection: Connection, name: str, password: str, *, now: datetime, lifetimes: SessionLifetimes = DEFAULT_LIFETIMES
-) -> NewLoginSession | None:
+def log_in_person(connection: Connection, name: str, password: str, *, now: datetime) -> NewLoginSession | None:
     """Verify a password and open a session in one transaction; return None where the login fails.
 
     For frequent logins call ``verify_login`` on a reading and ``open_login_session`` on a writing connection: hashing
     takes tens of milliseconds, during which a writing connection would block all other writers of SQLite.
     """
     verified = verify_login(connection, name, password)
-    return None if verified is None else open_login_session(connection, verified, now=now, lifetimes=lifetimes)
+    return None if verified is None else open_login_session(connection, verified, now=now)
 
 
 def verify_login(connection: Connection, name: str, password: str) -> VerifiedLogin | None:
@@ -98,9 +89,7 @@ def verify_login(connection: Connection, name: str, password: str) -> VerifiedLo
     )
 
 
-def open_login_session(
-    connection: Connection, verified: VerifiedLogin, *, now: datetime, lifetimes: SessionLifetimes = DEFAULT_LIFETIMES
-) -> NewLoginSession | None:
+def open_login_session(connection: Connection, verified: VerifiedLogin, *, now: datetime) -> NewLoginSession | None:
     """Open a session under a new token; return None where person or password changed meanwhile."""
     token = new_secret_token()
     csrf = _csrf(token)
@@ -108,7 +97,7 @@ def open_login_session(
         "token": hash_secret_token(token),
         "csrf": hash_secret_token(csrf),
         "now": format_utc_timestamp(now),
-        "until": format_utc_timestamp(now + lifetimes.absolute),
+        "until": format_utc_timestamp(now + ABSOLUTE),
         "person": verified.person.id,
         "stored": verified.stored,
     }
@@ -120,16 +109,14 @@ def open_login_session(
     return NewLoginSession(token, csrf, verified.person)
 
 
-def find_login_session(
-    connection: Connection, token: str, *, now: datetime, lifetimes: SessionLifetimes = DEFAULT_LIFETIMES
-) -> LoginSession | None:
+def find_login_session(connection: Connection, token: str, *, now: datetime) -> LoginSession | None:
     """Return the session of a token; None where it is unknown or over, or its person is inactive. Writes nothing."""
     token_hash = hash_secret_token(token)
-    row = connection.execute(_FIND, {"token": token_hash, **_bounds(now, lifetimes)}).first()
+    row = connection.execute(_FIND, {"token": token_hash, **_bounds(now)}).first()
     if row is None:
         return None
     return LoginSession(
-        person_from_row(row), _csrf(token), token_hash, due=row.seen <= format_utc_timestamp(now - lifetimes.renewal)
+        person_from_row(row), _csrf(token), token_hash, due=row.seen <= format_utc_timestamp(now - RENEWAL)
     )
 
 
@@ -148,18 +135,16 @@ def end_login_session(connection: Connection, token: str) -> None:
     connection.execute(_END, {"token": hash_secret_token(token)})
 
 
-def delete_expired_sessions(
-    connection: Connection, now: datetime, lifetimes: SessionLifetimes = DEFAULT_LIFETIMES
-) -> int:
+def delete_expired_sessions(connection: Connection, now: datetime) -> int:
     """Delete the sessions that are over and return how many there were."""
-    return connection.execute(_DELETE_EXPIRED, _bounds(now, lifetimes)).rowcount
+    return connection.execute(_DELETE_EXPIRED, _bounds(now)).rowcount
 
 
-def _bounds(now: datetime, lifetimes: SessionLifetimes) -> dict[str, str]:
+def _bounds(now: datetime) -> dict[str, str]:
     return {
         "now": format_utc_timestamp(now),
-        "idle": format_utc_timestamp(now - lifetimes.idle),
-        "oldest": format_utc_timestamp(now - lifetimes.absolute),
+        "idle": format_utc_timestamp(now - IDLE),
+        "oldest": format_utc_timestamp(now - ABSOLUTE),
     }
 
 

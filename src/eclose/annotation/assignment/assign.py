@@ -69,12 +69,6 @@ class AssignmentSummary:
     """Number of items by annotator."""
     groups: Mapping[tuple[str, ...], int]
     """Number of items by group of annotators, groups without items included."""
-    systems: Mapping[str, Mapping[str, int]]
-    """Number of items by system and annotator."""
-    repeats: int
-    """How often an annotator gets a further item of a question. 0 unless questions may be shared."""
-    closest: int | None
-    """Smallest distance in a queue between two items of one question, 1 for neighbours; None without repeats."""
 
     @property
     def load_spread(self) -> AssignmentCountRange:
@@ -85,17 +79,6 @@ class AssignmentSummary:
     def group_spread(self) -> AssignmentCountRange:
         """The rarest and the commonest group."""
         return _spread(self.groups)
-
-    @property
-    def system_spreads(self) -> dict[str, AssignmentCountRange]:
-        """For each system, the fewest and the most items of an annotator."""
-        return {system: _spread(counts) for system, counts in self.systems.items()}
-
-    @property
-    def even(self) -> bool:
-        """Whether no count is further than one from another of its kind."""
-        spreads = (self.load_spread, self.group_spread, *self.system_spreads.values())
-        return all(spread.most - spread.least <= 1 for spread in spreads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +100,10 @@ class AssignmentPlan:
         return {name: tuple(queue) for name, queue in queues.items()}
 
     def summary(self) -> AssignmentSummary:
-        """Count the tasks by annotator, by group, and by system and annotator."""
-        queues = self.queues
+        """Count the tasks by annotator and by group."""
         groups = Counter(dict.fromkeys(combinations(self.annotators, self.per_response), 0))
         groups.update(_groups(self.tasks).values())
-        names = sorted({task.item.system for task in self.tasks})
-        systems = {system: dict.fromkeys(self.annotators, 0) for system in names}
-        for task in self.tasks:
-            systems[task.item.system][task.annotator] += 1
-        return AssignmentSummary(
-            {name: len(queue) for name, queue in queues.items()},
-            dict(groups),
-            systems,
-            repeats=sum(len(queue) - len({item.question for item in queue}) for queue in queues.values()),
-            closest=min(
-                (gap for queue in queues.values() if (gap := closest_question_repeat(queue)) is not None), default=None
-            ),
-        )
+        return AssignmentSummary({name: len(queue) for name, queue in self.queues.items()}, dict(groups))
 
 
 def _groups(tasks: Iterable[AssignedTask]) -> dict[str, tuple[str, ...]]:
@@ -236,17 +206,6 @@ def _insert_near(placed: list[AssignmentItem], target: int, item: AssignmentItem
             placed.insert(position, item)
             return True
     return False
-
-
-def closest_question_repeat(items: Sequence[AssignmentItem]) -> int | None:
-    """Return the smallest distance between two items of one question, 1 for neighbours; None without repeats."""
-    last: dict[str, int] = {}
-    gaps = []
-    for position, item in enumerate(items):
-        if item.question in last:
-            gaps.append(position - last[item.question])
-        last[item.question] = position
-    return min(gaps, default=None)
 
 
 def _check(items: Sequence[AssignmentItem], names: Sequence[str], per_response: int, share_questions: bool) -> None:

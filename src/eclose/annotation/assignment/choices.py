@@ -24,10 +24,9 @@ class PracticeMode(StrEnum):
     NONE = "none"
 
 
-class CrewRole(StrEnum):
-    """Role of a person who joins a running project."""
+class InvitedRole(StrEnum):
+    """Role of a person who joins a running project without tasks."""
 
-    ANNOTATOR = "annotator"
     ADJUDICATOR = "adjudicator"
-    SCREENER = "screener"
     SCREENING_ADJUDICATOR = "screening-adjudicator"
+    LEAD = "lead"

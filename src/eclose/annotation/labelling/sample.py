@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from eclose.annotation import audit_log, create_tasks
 from eclose.annotation.accounts import people
 from eclose.annotation.accounts.people import PersonRole
-from eclose.annotation.accounts.tokens import format_utc_timestamp
+from eclose.annotation.audit_log import format_utc_timestamp
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import add_questions, add_responses, read_stored_material
 from eclose.annotation.project import (
@@ -216,8 +216,7 @@ def _add_missing_responses(
         assert annotator is not None
         create_tasks.append_response_tasks(connection, annotator, project.settings, kind=_kind(sample))
         detail = {"questions": len(questions), "responses": len(added)}
-        event = audit_log.append_audit_event(connection, LABELLER_NAME, "filled", detail=detail)
-    project.head.advance(event)
+        audit_log.append_audit_event(connection, LABELLER_NAME, "filled", detail=detail)
 
 
 def _kind(sample: LabelSample) -> AnnotationTaskKind:

@@ -1,4 +1,4 @@
-"""Agreement by person, by pair of people and with gold labels, before adjudication. No label is named."""
+"""Agreement by person and by pair of people, before adjudication. No label is named."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from eclose.annotation.annotation_records import AnnotationSet, GoldAnnotation
+    from eclose.annotation.annotation_records import AnnotationSet
     from eclose.core.judgment import Judgment, QuestionScreening
 
 COMPARED_LABELS = ("L", "A", "C", "K", "Acc", "eligible")
@@ -73,23 +73,6 @@ def measure_person_agreement(pairs: Iterable[PeopleAgreement]) -> tuple[PeopleAg
     return tuple(sorted(agreements, key=_lowest_first))
 
 
-def measure_gold_agreement(items: Iterable[GoldAnnotation]) -> tuple[PeopleAgreement, ...]:
-    """Return the agreement of each annotator with the gold labels, in the order of the items.
-
-    Annotators who have finished no gold item are included, with no label compared.
-    """
-    equal: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    compared: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    subjects: Counter[str] = Counter()
-    for item in items:
-        labels = {} if item.judgment is None else _judgment_labels(item.judgment)
-        subjects[item.annotator] += item.judgment is not None
-        for name in item.gold.keys() & labels.keys():
-            compared[item.annotator][name] += 1
-            equal[item.annotator][name] += item.gold[name] == labels[name]
-    return tuple(_agreement((person,), subjects[person], equal[person], compared[person]) for person in subjects)
-
-
 def _agreement(
     people: tuple[str, ...], subjects: int, equal: Mapping[str, int], compared: Mapping[str, int]
 ) -> PeopleAgreement:
@@ -105,7 +88,7 @@ def _lowest_first(agreement: PeopleAgreement) -> tuple[float, tuple[str, ...]]:
 def _paired_labels(
     annotations: AnnotationSet,
 ) -> Iterator[tuple[tuple[str, str], Mapping[str, bool], Mapping[str, bool]]]:
-    """Yield every two people who finished the same subject, sorted by name, with their labels as first submitted."""
+    """Yield every two people who finished the same subject, sorted by name, with their labels."""
     for response in annotations.responses:
         judged = [(row.annotator, _judgment_labels(row.judgment)) for row in response.annotations if row.judgment]
         yield from _pairs(judged)

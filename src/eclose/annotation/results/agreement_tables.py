@@ -17,8 +17,8 @@ from eclose.diagnosis.report.summary import describe_few_questions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from eclose.annotation.results.adjudication_report import AdjudicationCounts
     from eclose.annotation.results.agreement_report import (
+        AdjudicationCounts,
         AgreementOnResponses,
         AgreementReport,
         EligibilityAgreement,

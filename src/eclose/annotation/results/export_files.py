@@ -15,7 +15,6 @@ from secrets import token_hex
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
-from eclose.annotation.results.agreement_pairs import LabelMatch, measure_gold_agreement
 from eclose.annotation.results.final_labels import (
     collect_final_judgments,
     collect_final_labels,
@@ -26,7 +25,6 @@ from eclose.annotation.results.flat_tables import build_flat_label_tables, write
 from eclose.annotation.results.formats import (
     ANNOTATIONS,
     DRAFTS,
-    GOLD,
     INELIGIBLE_RESPONSES,
     LABELS,
     MANIFEST,
@@ -36,7 +34,7 @@ from eclose.annotation.results.formats import (
     VERDICTS,
     LabelExportFormat,
 )
-from eclose.core.judgment import PEOPLE_JUDGE, Criterion
+from eclose.core.judgment import PEOPLE_JUDGE
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile, sync_folder
 from eclose.store.records.csv_table import encode_csv
@@ -115,8 +113,6 @@ def _write_jsonl(folder: Path, annotations: AnnotationSet, material: AnnotationM
         write_records(folder / DRAFTS, annotations.set_aside)
     if annotations.times:
         write_records(folder / TIMES, annotations.times)
-    if annotations.gold:
-        _write_lines(folder / GOLD, _gold_lines(annotations))
     if material is not None:
         responses = [material.responses[response.response_id] for response in annotations.eligible_responses]
         answered = [response.instance_id for response in responses]
@@ -140,22 +136,6 @@ def _open_lines(annotations: AnnotationSet, *, ineligible: bool) -> Iterator[dic
     for question in () if ineligible else annotations.questions:
         if (reason := question.open_reason) is not None:
             yield {"question_id": question.question_id, "reason": reason}
-
-
-def _gold_lines(annotations: AnnotationSet) -> Iterator[dict[str, Any]]:
-    """Yield how many gold labels of each criterion an annotator met; the share is null where none was compared."""
-    criteria = [name for name in Criterion if any(name in item.gold for item in annotations.gold)]
-    for agreement in measure_gold_agreement(annotations.gold):
-        for criterion in criteria:
-            match = agreement.labels.get(criterion, LabelMatch(0, 0))
-            yield {
-                "annotator": agreement.people[0],
-                "criterion": criterion,
-                "items": agreement.subjects,
-                "compared": match.compared,
-                "met": match.equal,
-                "share": match.share,
-            }
 
 
 def _write_tables(folder: Path, annotations: AnnotationSet, formats: Collection[LabelExportFormat]) -> None:

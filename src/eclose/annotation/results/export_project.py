@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.annotation.audit_log import append_audit_event
 from eclose.annotation.family_audit import read_project_audit_forms
 from eclose.annotation.material_store import read_stored_material
-from eclose.annotation.project import LEAD_NAME, AnnotationProject, guideline_hashes, open_annotation_project
+from eclose.annotation.project import LEAD_NAME, guideline_hashes, open_annotation_project
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.export_files import AnnotationExport, export_annotations
 from eclose.annotation.results.formats import ANNOTATIONS, SCREENING_ANNOTATIONS, LabelExportFormat
@@ -53,8 +54,7 @@ def export_project(
         names: Write the names of people instead of A1, A2, S1.
         judge: Name of the judge in the settled judgments.
     """
-    project = open_annotation_project(folder)
-    try:
+    with closing(open_annotation_project(folder)) as project:
         with project.reading() as connection:
             annotations, material = read_annotations(connection, names=names), read_stored_material(connection)
             forms = read_project_audit_forms(connection)
@@ -69,19 +69,12 @@ def export_project(
             judge=judge,
             formats=formats,
         )
+        # The files tell who gave which label to which model.
         if not result.again:
-            _record_export(project, result, names=names)
-    finally:
-        project.close()
+            with project.writing() as connection:
+                detail = {"files": dict(result.manifest.outputs), "names": names}
+                append_audit_event(connection, LEAD_NAME, "exported", detail=detail)
     return ProjectExport(result, {})
-
-
-def _record_export(project: AnnotationProject, result: AnnotationExport, *, names: bool) -> None:
-    """Record the export in the log: its files tell who gave which label to which model."""
-    detail = {"files": dict(result.manifest.outputs), "names": names}
-    with project.writing() as connection:
-        append_audit_event(connection, LEAD_NAME, "exported", detail=detail)
-    project.record_head()
 
 
 def _write_forms(out: Path, forms_by_annotator: Mapping[int, Sequence[FamilyAuditForm]]) -> dict[Path, int]:
@@ -110,9 +103,5 @@ def load_annotations(path: Path) -> AnnotationSet:
     # An export has these files; the folder of a project has neither.
     if files := [path / name for name in (ANNOTATIONS, SCREENING_ANNOTATIONS) if (path / name).is_file()]:
         return read_label_files(files).annotations
-    project = open_annotation_project(path)
-    try:
-        with project.reading() as connection:
-            return read_annotations(connection)
-    finally:
-        project.close()
+    with closing(open_annotation_project(path)) as project, project.reading() as connection:
+        return read_annotations(connection)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from eclose.annotation.annotation_records import Annotation, AnnotationSet
     from eclose.annotation.results.final_labels import SettledLabel
-    from eclose.core.judgment import Judgment
+    from eclose.core.verdict import Verdict
 
 Columns: TypeAlias = Mapping[str, type[str] | type[int] | type[bool]]
 """Types of columns by name."""
@@ -26,11 +26,10 @@ Columns: TypeAlias = Mapping[str, type[str] | type[int] | type[bool]]
 LABEL_COLUMNS = ("locally_sound", "aligned", "closed", "complete", "correct")
 _SUBJECT: Columns = {"response_id": str, "question_id": str, "benchmark": str, "model": str, "method": str, "seed": int}
 _PERSON: Columns = {"annotator": str, "adjudicates": bool}
-_FIRST_LABELS: Columns = dict.fromkeys(LABEL_COLUMNS, bool)
-_FINAL_LABELS: Columns = {f"final_{name}": bool for name in LABEL_COLUMNS}
+_LABELS: Columns = dict.fromkeys(LABEL_COLUMNS, bool)
 _LABEL_COLUMNS: Columns = {
     **_SUBJECT,
-    **_FIRST_LABELS,
+    **_LABELS,
     "globally_sufficient": bool,
     "in_gap": bool,
     "failure_class": str,
@@ -45,15 +44,12 @@ _ANNOTATION_COLUMNS: Columns = {
     "kind": str,
     "asked": int,
     **_PERSON,
-    **_FIRST_LABELS,
-    "amended": bool,
+    **_LABELS,
     "reference_seen_before": bool,
-    **_FINAL_LABELS,
 }
 _STEP_COLUMNS: Columns = {
     "response_id": str,
     **_PERSON,
-    "version": str,
     "step": int,
     "substantive": bool,
     "sound": bool,
@@ -67,8 +63,6 @@ _SCREENING_ANNOTATION_COLUMNS: Columns = {
     **_PERSON,
     "eligible": bool,
     "code": str,
-    "final_eligible": bool,
-    "final_code": str,
 }
 
 _BATCH = 10_000
@@ -131,9 +125,8 @@ def _subject_cells(record: Annotation | SettledLabel) -> dict[str, CsvCell]:
     }
 
 
-def _label_cells(judgment: Judgment, prefix: str = "") -> dict[str, CsvCell]:
-    verdict = judgment.verdict
-    return {f"{prefix}{name}": getattr(verdict, name) for name in LABEL_COLUMNS}
+def _label_cells(verdict: Verdict) -> dict[str, CsvCell]:
+    return {name: getattr(verdict, name) for name in LABEL_COLUMNS}
 
 
 def _label_row(label: SettledLabel) -> dict[str, CsvCell]:
@@ -141,7 +134,7 @@ def _label_row(label: SettledLabel) -> dict[str, CsvCell]:
     failure, group = verdict.failure_class, verdict.trace_group
     return {
         **_subject_cells(label),
-        **{name: getattr(verdict, name) for name in LABEL_COLUMNS},
+        **_label_cells(verdict),
         "globally_sufficient": verdict.globally_sufficient,
         "in_gap": verdict.in_gap,
         "failure_class": None if failure is None else failure.value,
@@ -164,27 +157,23 @@ def _annotation_rows(annotations: AnnotationSet) -> Iterator[dict[str, CsvCell]]
             **cells,
             "annotator": record.annotator,
             "adjudicates": record.adjudicates,
-            **_label_cells(record.judgment),
-            "amended": record.amended is not None,
+            **_label_cells(record.judgment.verdict),
             "reference_seen_before": record.reference_seen_before,
-            **_label_cells(record.final, "final_"),
         }
 
 
 def _step_rows(annotations: AnnotationSet) -> Iterator[dict[str, CsvCell]]:
     for record in (record for response in annotations.responses for record in response.records):
-        for version, judgment in (("first", record.judgment), ("amended", record.amended)):
-            for number, step in enumerate(() if judgment is None else judgment.steps, start=1):
-                yield {
-                    "response_id": record.response_id,
-                    "annotator": record.annotator,
-                    "adjudicates": record.adjudicates,
-                    "version": version,
-                    "step": number,
-                    "substantive": step.substantive,
-                    "sound": step.sound,
-                    "failure": None if step.failure is None else step.failure.value,
-                }
+        for number, step in enumerate(() if record.judgment is None else record.judgment.steps, start=1):
+            yield {
+                "response_id": record.response_id,
+                "annotator": record.annotator,
+                "adjudicates": record.adjudicates,
+                "step": number,
+                "substantive": step.substantive,
+                "sound": step.sound,
+                "failure": None if step.failure is None else step.failure.value,
+            }
 
 
 def _screening_rows(annotations: AnnotationSet) -> Iterator[dict[str, CsvCell]]:
@@ -202,9 +191,8 @@ def _screening_annotation_rows(annotations: AnnotationSet) -> Iterator[dict[str,
             "benchmark": record.benchmark,
             "asked": record.asked,
         }
-        if record.screening is not None:
+        if (screening := record.screening) is not None:
+            code = None if screening.code is None else screening.code.value
             cells |= {"annotator": record.annotator, "adjudicates": record.adjudicates}
-            for prefix, screening in (("", record.screening), ("final_", record.final)):
-                code = None if screening.code is None else screening.code.value
-                cells |= {f"{prefix}eligible": screening.eligible, f"{prefix}code": code}
+            cells |= {"eligible": screening.eligible, "code": code}
         yield cells

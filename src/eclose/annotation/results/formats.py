@@ -13,8 +13,6 @@ DRAFTS = "drafts.jsonl"
 """Unfinished work of people whose tasks went to others."""
 TIMES = "times.jsonl"
 """Times of each person for each pass."""
-GOLD = "gold.jsonl"
-"""Share of gold labels that each annotator met."""
 
 
 class LabelExportFormat(StrEnum):

@@ -248,19 +248,18 @@ def _parse_row(reading: _Reading, row: JsonObject) -> Annotation | ScreeningAnno
 
 def _check_exported(record: Annotation | ScreeningAnnotation) -> Annotation | ScreeningAnnotation:
     """Return an exported record; raise where its judgment names another response or person."""
-    first = record.judgment if isinstance(record, Annotation) else record.screening
-    if (record.annotator is None) != (first is None):
+    label = record.judgment if isinstance(record, Annotation) else record.screening
+    if (record.annotator is None) != (label is None):
         raise RecordError("has an annotator without labels, or labels without an annotator")
     subject = record.response_id if isinstance(record, Annotation) else record.question_id
-    for label in (first, record.amended):
-        if label is not None:
-            check_core_rules(label)
-            labelled = label.response_id if isinstance(label, Judgment) else label.id
-            if (labelled, label.judge) != (subject, record.annotator):
-                raise RecordError(
-                    f"holds the labels of {label.judge!r} for {labelled!r}, but is the row of {record.annotator!r}"
-                    f" for {subject!r}"
-                )
+    if label is not None:
+        check_core_rules(label)
+        labelled = label.response_id if isinstance(label, Judgment) else label.id
+        if (labelled, label.judge) != (subject, record.annotator):
+            raise RecordError(
+                f"holds the labels of {label.judge!r} for {labelled!r}, but is the row of {record.annotator!r} for"
+                f" {subject!r}"
+            )
     return record
 
 

@@ -1,4 +1,7 @@
-"""Pages of annotators, screeners and adjudicators: overview, guideline, open pass, own labels, amendments."""
+"""Pages of annotators, screeners and adjudicators: overview, guideline, open pass, own labels, undo.
+
+On the server of ``eclose label``, with a single user and no lead, that user corrects any pass and ends the session.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from eclose.annotation import queues, reopening, submissions
+from eclose.annotation import queues, submissions, undo
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.submissions import PassSubmissionResult, SubmissionRefusal
-from eclose.annotation.web import labelling, training
+from eclose.annotation.web import training
 from eclose.annotation.web.dependencies import (
     LoggedInVisit,
     check_csrf_token,
@@ -48,9 +51,9 @@ def show_annotator_home(visit: Annotated[LoggedInVisit, Depends(require_login)],
     if visit.person.role is PersonRole.LEAD:
         return RedirectResponse("/dashboard", status_code=303)
     if visit.state.single is not None:
-        return labelling.show_labeller_home(visit, _receipt(receipt))
+        return _labeller_home(visit, _receipt(receipt))
     with visit.project.reading() as connection:
-        task = queues.find_next_task(connection, visit.person)
+        task = queues.find_next_task(connection, visit.person.id)
         progress = queues.read_task_progress(connection, visit.person)
         html = render_annotation_page(
             "home.html",
@@ -61,7 +64,7 @@ def show_annotator_home(visit: Annotated[LoggedInVisit, Depends(require_login)],
             awaiting_screening=queues.count_awaiting_screening(connection, visit.person),
             receipt=_receipt(receipt),
             undo=_undo_url(connection, visit) if receipt else None,
-            amendable=reopening.list_granted_reopenings(connection, visit.person),
+            amendable=undo.list_reopened_passes(connection, visit.person),
             guidelines=_guidelines(connection, visit.person),
             practised=len(training.read_training_answers(connection, visit.person)),
             must_practise=training.needs_practice(connection, visit.person, visit.project.settings.practice),
@@ -84,14 +87,8 @@ def show_training(visit: Annotated[LoggedInVisit, Depends(require_login)]) -> HT
     with visit.project.reading() as connection:
         answers = training.read_training_answers(connection, visit.person)
         results = training.list_training_progress(connection) if visit.person.role is PersonRole.LEAD else ()
-    item = next(
-        (
-            item
-            for item in training.list_training_items(visit.person, visit.project.settings.practice)
-            if item.id not in answers
-        ),
-        None,
-    )
+    items = training.list_training_items(visit.person, visit.project.settings.practice)
+    item = next((item for item in items if item.id not in answers), None)
     return _training_page(visit, item, answers, results=results)
 
 
@@ -99,14 +96,8 @@ def show_training(visit: Annotated[LoggedInVisit, Depends(require_login)]) -> HT
 def post_training_answer(visit: Worker, item: str, fields: Fields) -> HTMLResponse:
     """Store the first answer to a practice example, and show the right one with its reason."""
     (label,) = take_form_fields(check_csrf_token(visit, fields), "label")
-    example = next(
-        (
-            each
-            for each in training.list_training_items(visit.person, visit.project.settings.practice)
-            if each.id == item
-        ),
-        None,
-    )
+    items = training.list_training_items(visit.person, visit.project.settings.practice)
+    example = next((each for each in items if each.id == item), None)
     if example is None or label not in {choice.value for choice in FIELD_TEXTS[example.field].choices}:
         raise not_found_error()
     with visit.project.writing() as connection:
@@ -135,7 +126,7 @@ def show_task_page(visit: Worker, task: str, receipt: str = "") -> Response:
         undo = _undo_url(connection, visit) if receipt else None
     if (sheet := _add_key(visit, sheet)) is None:
         raise not_found_error()
-    return HTMLResponse(_render_work(visit, sheet, sheet.draft, receipt=_receipt(receipt), undo=undo))
+    return _sheet_page(visit, sheet, sheet.draft, receipt=_receipt(receipt), undo=undo)
 
 
 def _add_key(visit: LoggedInVisit, sheet: TaskPageContent | None) -> TaskPageContent | None:
@@ -165,7 +156,7 @@ def post_pass_form(visit: Worker, task: str, name: str, fields: Fields) -> Respo
     with visit.project.reading() as connection:
         sheet = submissions.open_task_page(connection, visit.project, visit.person, task)
     sheet = _add_key(visit, sheet)
-    return _closed_page(visit) if sheet is None else HTMLResponse(_render_work(visit, sheet, entries, outcome), 422)
+    return _closed_page(visit) if sheet is None else _sheet_page(visit, sheet, entries, outcome)
 
 
 @router.post("/tasks/{task}/{name}/draft")
@@ -183,73 +174,108 @@ def post_undo(visit: Worker, task: str, name: str, fields: Fields) -> Response:
     """Open the person's last pass again, if nothing was disclosed since."""
     take_form_fields(check_csrf_token(visit, fields))
     with visit.project.writing() as connection:
-        undone = reopening.undo_last_pass(connection, visit.person, task, name)
-    if undone is None:
+        reopening = undo.undo_last_pass(connection, visit.person, task, name)
+    if reopening is None:
         raise not_found_error()
-    reopening_id, event = undone
-    visit.project.head.advance(event)
-    return RedirectResponse(f"/amend/{reopening_id}", status_code=303)
-
-
-@router.post("/tasks/{task}/{name}/reopen")
-def post_reopen_request(visit: Worker, task: str, name: str, fields: Fields) -> Response:
-    """Ask the lead for permission to change a submitted pass."""
-    # Without accounts there is no lead; the page /labels corrects.
-    if visit.state.single is not None:
-        raise not_found_error()
-    (reason,) = take_form_fields(check_csrf_token(visit, fields), "reason")
-    with visit.project.writing() as connection:
-        event = reopening.request_reopening(connection, visit.person, task, name, reason)
-        # Asked again from a page that was open before: the list says that the request waits.
-        if event is None and not reopening.has_open_request(connection, visit.person, task, name):
-            raise not_found_error()
-    if event is not None:
-        visit.project.head.advance(event)
-    return RedirectResponse("/finished", status_code=303)
+    return RedirectResponse(f"/amend/{reopening}", status_code=303)
 
 
 @router.get("/finished")
 def show_completed_tasks(visit: Worker) -> Response:
-    """Show the latest tasks with their questions, the person's own labels, and the state of requests to reopen."""
+    """Show the latest tasks with their questions and the person's own labels."""
     if visit.state.single is not None:
         return RedirectResponse("/labels", status_code=303)
     with visit.project.reading() as connection:
         html = render_annotation_page(
             "finished.html",
             **visit.context,
-            tasks=reopening.list_own_tasks(connection, visit.person),
+            tasks=undo.list_own_tasks(connection, visit.person),
         )
     return HTMLResponse(html)
 
 
-@router.get("/amend/{request_id}")
-def show_amendment_form(visit: Worker, request_id: str) -> HTMLResponse:
+@router.get("/amend/{reopening}")
+def show_amendment_form(visit: Worker, reopening: str) -> HTMLResponse:
     """Show a submitted pass that may be changed."""
     with visit.project.reading() as connection:
-        sheet = reopening.open_pass_amendment(connection, visit.project, visit.person, request_id)
+        sheet = undo.open_pass_amendment(connection, visit.project, visit.person, reopening)
     if sheet is None:
         raise not_found_error()
-    return HTMLResponse(_render_amendment(visit, sheet, sheet.draft, request_id))
+    return _amendment_page(visit, sheet, sheet.draft, reopening)
 
 
-@router.post("/amend/{request_id}")
-def post_amendment_form(visit: Worker, request_id: str, fields: Fields) -> Response:
+@router.post("/amend/{reopening}")
+def post_amendment_form(visit: Worker, reopening: str, fields: Fields) -> Response:
     """Submit an amended pass."""
     with visit.project.reading() as connection:
-        sheet = reopening.open_pass_amendment(connection, visit.project, visit.person, request_id)
+        sheet = undo.open_pass_amendment(connection, visit.project, visit.person, reopening)
     if sheet is None:
         raise not_found_error()
-    key, entries = _split(check_csrf_token(visit, fields), sheet.steps or 1)
+    _, entries = _split(check_csrf_token(visit, fields), sheet.steps or 1)
     try:
         with visit.project.writing() as connection:
-            outcome = reopening.submit_pass_amendment(connection, visit.project, visit.person, request_id, entries, key)
+            outcome = undo.submit_pass_amendment(connection, visit.project, visit.person, reopening, entries)
     except IntegrityError:
         return _closed_page(visit)
-    if outcome.event is None:
-        return HTMLResponse(_render_amendment(visit, sheet, entries, request_id, outcome), 422)
-    visit.project.head.advance(outcome.event)
+    if outcome.receipt is None:
+        return _amendment_page(visit, sheet, entries, reopening, outcome)
     path = _next_path(visit) if visit.state.single is None else "/labels"
     return RedirectResponse(f"{path}?receipt={outcome.receipt}", status_code=303)
+
+
+def require_single_user(visit: Worker) -> LoggedInVisit:
+    """Return the visit of the single user; answer 404 on servers with accounts, where a submitted pass is closed."""
+    if visit.state.single is None:
+        raise not_found_error()
+    return visit
+
+
+Labeller = Annotated[LoggedInVisit, Depends(require_single_user)]
+
+
+@router.get("/labels")
+def show_own_labels(visit: Labeller) -> HTMLResponse:
+    """Show the labels so far, with the question of each."""
+    with visit.project.reading() as connection:
+        progress = queues.read_task_progress(connection, visit.person)
+        tasks = undo.list_own_tasks(connection, visit.person, most=progress.total)
+    return HTMLResponse(render_annotation_page("finished.html", **visit.context, tasks=tasks))
+
+
+@router.post("/labels/{task}/{name}/correct")
+def post_own_correction(visit: Labeller, task: str, name: str, fields: Fields) -> Response:
+    """Open a submitted pass for correction."""
+    take_form_fields(check_csrf_token(visit, fields))
+    with visit.project.writing() as connection:
+        reopening = undo.reopen_own_pass(connection, visit.person, task, name)
+    if reopening is None:
+        raise not_found_error()
+    return RedirectResponse(f"/amend/{reopening}", status_code=303)
+
+
+@router.post("/labels/finish")
+def post_finish(visit: Labeller, fields: Fields) -> HTMLResponse:
+    """End the session: the command that started the server writes the labels."""
+    take_form_fields(check_csrf_token(visit, fields))
+    page = _labeller_home(visit, ended=True)
+    visit.state.finished.set()
+    return page
+
+
+def _labeller_home(visit: LoggedInVisit, receipt: str | None = None, *, ended: bool = False) -> HTMLResponse:
+    """Show progress, the next response, and the way to one's labels and to the end."""
+    with visit.project.reading() as connection:
+        task = queues.find_next_task(connection, visit.person.id)
+        html = render_annotation_page(
+            "label_home.html",
+            **visit.context,
+            progress=queues.read_task_progress(connection, visit.person),
+            next_url=None if task is None else f"/tasks/{task}",
+            receipt=receipt,
+            opened=bool(undo.list_reopened_passes(connection, visit.person)),
+            ended=ended,
+        )
+    return HTMLResponse(html)
 
 
 def _form(visit: LoggedInVisit, task: str, name: str, fields: dict[str, str]) -> tuple[str, tuple[FormEntry, ...]]:
@@ -268,39 +294,35 @@ def _split(fields: dict[str, str], count: int) -> tuple[str, tuple[FormEntry, ..
     return key[:64], parse_form_entries(fields, count)
 
 
-def _render_work(
+def _sheet_page(
     visit: LoggedInVisit,
     sheet: TaskPageContent,
     entries: tuple[FormEntry, ...],
     outcome: PassSubmissionResult | None = None,
     *,
-    receipt: str | None = None,
-    undo: str | None = None,
-) -> str:
-    problems = () if outcome is None else outcome.problems
-    return render_annotation_page(
-        "work.html",
+    template: str = "work.html",
+    **values: str | None,
+) -> HTMLResponse:
+    """Show a pass with its entries, and the problems of a refused submission."""
+    html = render_annotation_page(
+        template,
         **visit.context,
         sheet=sheet,
         entries=entries,
-        problems=problems,
-        receipt=receipt,
-        undo=undo,
+        problems=() if outcome is None else outcome.problems,
+        **{"receipt": None, "undo": None, **values},
     )
+    return HTMLResponse(html, 200 if outcome is None else 422)
 
 
-def _render_amendment(
+def _amendment_page(
     visit: LoggedInVisit,
     sheet: TaskPageContent,
     entries: tuple[FormEntry, ...],
-    request_id: str,
+    reopening: str,
     outcome: PassSubmissionResult | None = None,
-) -> str:
-    problems = () if outcome is None else outcome.problems
-    action = f"/amend/{request_id}"
-    return render_annotation_page(
-        "amend.html", **visit.context, sheet=sheet, entries=entries, problems=problems, action=action
-    )
+) -> HTMLResponse:
+    return _sheet_page(visit, sheet, entries, outcome, template="amend.html", action=f"/amend/{reopening}")
 
 
 def _training_page(
@@ -344,12 +366,12 @@ def _take_next_path(visit: LoggedInVisit) -> str:
 def _next_path(visit: LoggedInVisit) -> str:
     """Return the path of the person's next task; that of the overview where there is none."""
     with visit.project.reading() as connection:
-        task = queues.find_next_task(connection, visit.person)
+        task = queues.find_next_task(connection, visit.person.id)
     return "/" if task is None else f"/tasks/{task}"
 
 
 def _undo_url(connection: Connection, visit: LoggedInVisit) -> str | None:
-    last = reopening.find_undoable_pass(connection, visit.person)
+    last = undo.find_undoable_pass(connection, visit.person)
     return None if last is None else f"/tasks/{last[0]}/{last[1]}/undo"
 
 

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from eclose.annotation.audit_log import current_timestamp
-from eclose.annotation.web import annotator, auth, labelling, lead
+from eclose.annotation.web import annotator, auth, lead
 from eclose.annotation.web.dependencies import ExplainedHTTPError, LoginNeededError
 from eclose.annotation.web.pages import render_annotation_page
 from eclose.annotation.web.security import STATIC_PATH, SecurityMiddleware
@@ -34,7 +34,7 @@ def build_annotation_app(state: AnnotationServerState, *, hosts: Collection[str]
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.state.server = state
     # Plain functions run in a thread pool, so blocking database calls do not stop the event loop.
-    for part in (auth, annotator, lead, labelling):
+    for part in (auth, annotator, lead):
         app.include_router(part.router)
     app.mount(STATIC_PATH.rstrip("/"), StaticFileApp())
     app.add_exception_handler(LoginNeededError, _redirect_to_login)

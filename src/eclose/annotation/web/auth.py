@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from eclose.annotation import audit_log
 from eclose.annotation.accounts import people, sessions
-from eclose.annotation.accounts.login_attempts import LoginDelayedError
+from eclose.annotation.accounts.passwords import LoginDelayedError
 from eclose.annotation.web.dependencies import (
     AnnotationServerState,
     ExplainedHTTPError,
@@ -241,5 +241,4 @@ def _log(state: AnnotationServerState, action: str, name: str) -> None:
     """Record a login event, failed ones included. Unknown names are not recorded: they may be mistyped passwords."""
     with state.project.writing() as connection:
         person = people.find_person(connection, name)
-        event = audit_log.append_audit_event(connection, "unknown" if person is None else person.name, action)
-    state.project.head.advance(event)
+        audit_log.append_audit_event(connection, "unknown" if person is None else person.name, action)

@@ -12,10 +12,9 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import Depends, HTTPException, Request
 
 from eclose.annotation.accounts import sessions
-from eclose.annotation.accounts.login_attempts import LoginAttemptCounter
-from eclose.annotation.accounts.people import Person, PersonRole
+from eclose.annotation.accounts.passwords import LoginAttemptCounter
+from eclose.annotation.accounts.people import OneTimeTokens, Person, PersonRole
 from eclose.annotation.accounts.sessions import LoginSession
-from eclose.annotation.accounts.tokens import OneTimeTokens
 from eclose.annotation.project import AnnotationProject
 
 if TYPE_CHECKING:

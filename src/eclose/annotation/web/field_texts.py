@@ -203,13 +203,11 @@ ROLE_TEXTS: Mapping[PersonRole, str] = {
     PersonRole.ADJUDICATOR: "adjudicator",
 }
 CREW_ROLE_TEXTS: Mapping[str, str] = {
-    "annotator": "annotator",
     "adjudicator": "adjudicator",
-    "screener": "screener of questions",
     "screening-adjudicator": "adjudicator of screening",
     "lead": "lead",
 }
-"""Roles in which people can be added to a project."""
+"""Roles in which people join a running project without tasks."""
 CHANGE_TEXTS: Mapping[str, str] = {
     "deactivate": "Deactivate",
     "end": "Log out",

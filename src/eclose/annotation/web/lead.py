@@ -1,4 +1,4 @@
-"""Pages of the lead: dashboard, invitations, people, requests, agreement and export. No page shows single labels."""
+"""Pages of the lead: dashboard, invitations, people, agreement and export. No page shows single labels."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from eclose.annotation import audit_log, reopening, setup, staffing
-from eclose.annotation.accounts import people, tokens
-from eclose.annotation.assignment.choices import CrewRole
+from eclose.annotation import audit_log, setup, staffing
+from eclose.annotation.accounts import people
+from eclose.annotation.assignment.choices import InvitedRole
 from eclose.annotation.dashboard import read_dashboard_people, read_lead_dashboard, summarise_pass_times
 from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.project import guideline_hashes
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.agreement_pairs import (
     COMPARED_LABELS,
-    measure_gold_agreement,
     measure_pair_agreement,
     measure_person_agreement,
 )
@@ -43,7 +42,7 @@ from eclose.annotation.web.pages import render_annotation_page
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable
 
     from sqlalchemy import Connection
 
@@ -80,8 +79,6 @@ def show_agreement(visit: Lead) -> HTMLResponse:
             pairs=pairs,
             persons=measure_person_agreement(pairs),
             labels=[name for name in COMPARED_LABELS if any(name in pair.labels for pair in pairs)],
-            gold=measure_gold_agreement(annotations.gold),
-            gold_labels=[name for name in COMPARED_LABELS if any(name in item.gold for item in annotations.gold)],
             times=summarise_pass_times(annotations.times),
         )
     return HTMLResponse(html)
@@ -95,19 +92,17 @@ def download_labels(visit: Lead, fields: Fields) -> Response:
         archive = _zip_export(connection, visit.project)
     # Only now: the export itself needs no write lock.
     with visit.project.writing() as connection:
-        event = audit_log.append_audit_event(
-            connection, visit.person.name, "exported", detail={"sha256": sha256(archive).hexdigest()}
-        )
-    visit.project.head.advance(event)
+        detail = {"sha256": sha256(archive).hexdigest()}
+        audit_log.append_audit_event(connection, visit.person.name, "exported", detail=detail)
     headers = {"content-disposition": 'attachment; filename="labels.zip"'}
     return Response(archive, media_type="application/zip", headers=headers)
 
 
 @router.post("/invite")
 def post_invitation_form(visit: Lead, fields: Fields) -> HTMLResponse:
-    """Add new people and show their links once; a known name gets a page that asks for confirmation."""
+    """Add leads or adjudicators and show their links once; a known name gets a page that asks for confirmation."""
     entered, role = take_form_fields(check_csrf_token(visit, fields), "names", "role")
-    names = [name for name in re.split(r"[,\s]+", entered) if name]
+    names = _split_names(entered)
     with visit.project.reading() as connection:
         known = [person.name for name in names if (person := people.find_person(connection, name)) is not None]
     if known and len(names) == 1:
@@ -115,22 +110,18 @@ def post_invitation_form(visit: Lead, fields: Fields) -> HTMLResponse:
     try:
         if known or not names:
             raise UserError(f"{known[0]}: is in the project already." if known else "Name at least one person.")
-        links, notice = _add_people(visit, names, role)
+        with visit.project.writing() as connection:
+            invitees = [
+                setup.issue_or_renew_invitation(connection, visit.project, name, role, by=visit.person.name)
+                for name in names
+            ]
     except UserError as error:
         return _dashboard(visit, problem=str(error), entered=(entered, role))
-    return _dashboard(visit, links=links, notice=notice)
+    return _dashboard(visit, invitees=invitees)
 
 
-def _add_people(visit: LoggedInVisit, names: Sequence[str], role: str) -> tuple[dict[str, str], str]:
-    """Add people; return the token of each, and a sentence on the tasks they got."""
-    if role != people.PersonRole.LEAD:
-        added = staffing.add_people(visit.project, names, role, actor=visit.person.name)
-        tasks = ", ".join(f"{name} has taken over {count:,} tasks" for name, count in added.tasks.items() if count)
-        sentences = [tasks and f"{tasks}.", staffing.describe_idle_people(added)]
-        return {invitee.person.name: invitee.token for invitee in added.invitees}, " ".join(filter(None, sentences))
-    with visit.project.writing() as connection:
-        invitees = [setup.issue_or_renew_invitation(connection, name, role, by=visit.person.name) for name in names]
-    return {invitee.person.name: invitee.token for invitee in invitees}, ""
+def _split_names(entered: str) -> list[str]:
+    return [name for name in re.split(r"[,\s]+", entered) if name]
 
 
 @router.get("/people/{name}/{change}")
@@ -158,19 +149,21 @@ def post_renewed_invitation(visit: Lead, name: str, fields: Fields) -> HTMLRespo
         person = people.find_person(connection, name)
         if person is None or person.id == visit.person.id:
             raise not_found_error()
-        invitee = setup.issue_or_renew_invitation(connection, name, by=visit.person.name)
-    return _dashboard(visit, links={invitee.person.name: invitee.token})
+        invitee = setup.issue_or_renew_invitation(connection, visit.project, name, by=visit.person.name)
+    return _dashboard(visit, invitees=[invitee])
 
 
 @router.post("/people/{name}/reassign")
 def post_reassignment(visit: Lead, name: str, fields: Fields) -> HTMLResponse:
-    """Hand the unfinished tasks of a person over to colleagues; without a choice, to all that fit."""
+    """Hand the unfinished tasks of a person over to colleagues or new people; without a choice, to all that fit."""
     fields = check_csrf_token(visit, fields)
     successors = [field.removeprefix("to.") for field in fields if field.startswith("to.")]
-    (reason,) = take_form_fields({key: value for key, value in fields.items() if not key.startswith("to.")}, "reason")
+    others = {key: value for key, value in fields.items() if not key.startswith("to.")}
+    new, reason = take_form_fields(others, "new", "reason")
+    by = visit.person.name
     try:
         result = staffing.reassign_tasks(
-            visit.project, name, to=successors or None, actor=visit.person.name, reason=reason
+            visit.project, name, to=successors or None, new=_split_names(new), actor=by, reason=reason
         )
     except UserError as error:
         return _dashboard(visit, problem=str(error))
@@ -178,7 +171,8 @@ def post_reassignment(visit: Lead, name: str, fields: Fields) -> HTMLResponse:
     parts = [f"{result.total:,} tasks of {name} were handed over ({tasks})." if tasks else "", ""]
     if result.released:
         parts[1] = f"{result.released:,} taken cases of {name} are back in the queue."
-    return _dashboard(visit, notice=" ".join(filter(None, parts)) or f"{name} had no unfinished task.")
+    notice = " ".join(filter(None, parts)) or f"{name} had no unfinished task."
+    return _dashboard(visit, invitees=result.invitees, notice=notice)
 
 
 @router.post("/people/{name}/{change}")
@@ -191,67 +185,34 @@ def change_person_access(visit: Lead, name: str, change: str, fields: Fields) ->
         if person is None or change not in _CHANGES or person.id == visit.person.id:
             raise not_found_error()
         _CHANGES[change](connection, person.id)
-        rows = {audit_log.AuditedKind.PEOPLE: [person.id]}
-        event = audit_log.append_audit_event(
-            connection, visit.person.name, change, detail={"name": person.name}, rows=rows
-        )
-    visit.project.head.advance(event)
+        audit_log.append_audit_event(connection, visit.person.name, change, detail={"name": person.name})
     return RedirectResponse("/dashboard", status_code=303)
 
 
-@router.post("/release")
-def post_released_case(visit: Lead, fields: Fields) -> Response:
-    """Return a taken case to the queue of adjudication."""
-    case, reason = take_form_fields(check_csrf_token(visit, fields), "case", "reason")
-    try:
-        staffing.release_case(visit.project, case, actor=visit.person.name, reason=reason)
-    except UserError as error:
-        return _dashboard(visit, problem=str(error))
-    return RedirectResponse("/dashboard", status_code=303)
-
-
-@router.post("/requests/{request_id}/{decision}")
-def post_reopen_request_answer(visit: Lead, request_id: str, decision: str, fields: Fields) -> Response:
-    """Grant or refuse a request to change a submitted pass."""
-    take_form_fields(check_csrf_token(visit, fields))
-    if decision not in ("grant", "refuse"):
-        raise not_found_error()
-    with visit.project.writing() as connection:
-        event = reopening.decide_reopen_request(connection, visit.person, request_id, grant=decision == "grant")
-    if event is None:
-        raise not_found_error()
-    visit.project.head.advance(event)
-    return RedirectResponse("/dashboard", status_code=303)
-
-
-def _end_sessions(connection: Connection, person_id: int) -> None:
-    tokens.end_person_sessions(connection, person_id)
-
-
-_CHANGES: dict[str, Callable[[Connection, int], None]] = {
+_CHANGES: dict[str, Callable[[Connection, int], object]] = {
     "deactivate": people.deactivate_person,
     "activate": people.reactivate_person,
-    "end": _end_sessions,
+    "end": people.end_person_sessions,
 }
 
 
 def _dashboard(
     visit: LoggedInVisit,
     *,
-    links: Mapping[str, str] | None = None,
+    invitees: Iterable[setup.InvitedPerson] = (),
     notice: str = "",
     problem: str = "",
     entered: tuple[str, str] = ("", ""),
 ) -> HTMLResponse:
     with visit.project.reading() as connection:
-        an_hour_ago = tokens.format_utc_timestamp(current_time() - timedelta(hours=1))
+        an_hour_ago = audit_log.format_utc_timestamp(current_time() - timedelta(hours=1))
         board = read_lead_dashboard(connection, an_hour_ago=an_hour_ago)
     html = render_annotation_page(
         "dashboard.html",
         **visit.context,
         board=board,
         roles=list_offered_roles(board.pools),
-        links={name: f"{visit.state.url}/invitation/{token}" for name, token in (links or {}).items()},
+        links={each.person.name: f"{visit.state.url}/invitation/{each.token}" for each in invitees},
         notice=notice,
         problem=problem,
         entered=entered,
@@ -261,12 +222,11 @@ def _dashboard(
 
 
 def list_offered_roles(pools: Collection[str]) -> tuple[str, ...]:
-    """Return the roles that new people of a project can have: those whose work it has, and the lead."""
+    """Return the roles in which people can join without tasks: those whose work the project has, and the lead."""
     screening = people.AnnotatorPool.QUESTIONS in pools
     responses = bool(set(pools) - {people.AnnotatorPool.QUESTIONS})
-    roles = (CrewRole.ANNOTATOR, CrewRole.ADJUDICATOR) if responses else ()
-    screeners = (CrewRole.SCREENER, CrewRole.SCREENING_ADJUDICATOR) if screening else ()
-    return *map(str, roles), *map(str, screeners), str(people.PersonRole.LEAD)
+    offered = {InvitedRole.ADJUDICATOR: responses, InvitedRole.SCREENING_ADJUDICATOR: screening, InvitedRole.LEAD: True}
+    return tuple(str(role) for role, offer in offered.items() if offer)
 
 
 def _summarise_annotator_agreement(connection: Connection) -> tuple[DecisionAgreement, ...]:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import text
 
-from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
+from eclose.annotation.audit_log import LEAD_NAME, append_audit_event
 from eclose.annotation.project import SETTINGS_FILE
 from eclose.errors import SettingError, UserError
 from eclose.loopback import list_own_hosts
@@ -62,9 +62,7 @@ def save_server_address(connection: Connection, address: AnnotationAddress) -> N
     """Store the address with which a project was created: later invitations use it."""
     value = {"port": address.port, "public_url": address.public_url, "insecure_http": address.insecure_http}
     connection.execute(_SAVE_ADDRESS, {"value": json.dumps(value)})
-    append_audit_event(
-        connection, LEAD_NAME, "set address", detail={"url": address.url}, rows={AuditedKind.SETTINGS: ["address"]}
-    )
+    append_audit_event(connection, LEAD_NAME, "set address", detail={"url": address.url})
 
 
 def read_server_address(

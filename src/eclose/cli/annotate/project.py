@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,17 +11,18 @@ import typer
 from eclose.annotation.assignment.choices import PracticeMode, ScreeningMode
 from eclose.benchmarks.import_settings import ImportSettings
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.cli.annotate import results, staffing
+from eclose.cli.annotate import results
 from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.output import format_count, print_line, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
     from eclose.annotation.assignment.assign import AssignmentCountRange
     from eclose.annotation.dashboard import DashboardPerson
+    from eclose.annotation.project import AnnotationProject
     from eclose.annotation.setup import AnnotationCrew, ProjectStaffing
     from eclose.judging.find_inputs import JudgeInputFiles
 
@@ -30,9 +31,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Let people label responses; each decision is shown only what it may rest on.",
 )
-
-BROKEN = 3
-"""Exit code where the log was changed."""
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the project.", show_default=False)]
 Names = Annotated[str, typer.Option(metavar="NAMES", help="Names of annotators, separated by commas.")]
@@ -87,15 +85,6 @@ def init(
     audit: Annotated[
         Path | None,
         typer.Option(help="Folder of eclose families audit sample, to audit families instead of responses."),
-    ] = None,
-    gold: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="File of judgments, such as judgments.jsonl of an export. Every annotator labels these responses too,"
-            " unmarked; the dashboard shows how many of the known labels each one meets.",
-            show_default=False,
-        ),
     ] = None,
     annotators: Names = "",
     adjudicators: Adjudicators = "",
@@ -168,7 +157,7 @@ def init(
     url = address.url
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, lead, per_response, short=short)
     if audit is not None:
-        _refuse_options_of_responses(imported, gold, n)
+        _refuse_options_of_responses(imported, n)
     settings = AnnotationProjectSettings(
         name or folder.resolve().name,
         seed,
@@ -184,7 +173,7 @@ def init(
         if audit is None:
             with owner_only():
                 sources = _find_responses(responses, folder / MATERIAL_FOLDER, instances, layout, imported)
-            add_material = _response_importer(sources, gold, n, seed)
+            add_material = _response_importer(sources, n, seed)
         else:
             # The same options name the people, but in an audit their tasks are families.
             add_material, crew = _family_importer(audit, responses, crew)
@@ -202,17 +191,14 @@ def init(
     _print_start(start, folder, url)
 
 
-def _refuse_options_of_responses(imported: ImportSettings, gold: Path | None, n: int | None) -> None:
+def _refuse_options_of_responses(imported: ImportSettings, n: int | None) -> None:
     """Raise where an audit of families is given options that need responses."""
     from eclose.errors import SettingError
 
     if imported.identity:
         raise SettingError("--audit: no file of another tool is read, so --map, --model and the like do nothing.")
-    for option, value in (("--gold", gold), ("--n", n)):
-        if value is not None:
-            raise SettingError(
-                f"--audit: a project of families has no responses, so {option} does nothing. Leave it out."
-            )
+    if n is not None:
+        raise SettingError("--audit: a project of families has no responses, so --n does nothing. Leave it out.")
 
 
 def _find_responses(
@@ -227,11 +213,9 @@ def _find_responses(
     return find_judge_inputs(responses, out, instances, layout, imported)
 
 
-def _response_importer(
-    sources: JudgeInputFiles, gold: Path | None, n: int | None, seed: int
-) -> Callable[[Connection], str]:
+def _response_importer(sources: JudgeInputFiles, n: int | None, seed: int) -> Callable[[Connection], str]:
     """Return a function that adds the responses, or a sample of them, to a database and describes them."""
-    from eclose.annotation.setup import add_gold_items, add_project_material, draw_project_sample
+    from eclose.annotation.setup import add_project_material, draw_project_sample
     from eclose.core.instance import Instance
     from eclose.core.response import Response
     from eclose.store.records.jsonl import read_records
@@ -242,12 +226,8 @@ def _response_importer(
         counts = add_project_material(
             connection, read_records(sources.instances, Instance), read_records(sources.responses, Response), sample
         )
-        material = f"{format_count(counts[0], 'question')}, {format_count(counts[1], 'response')}"
-        if sample is not None:
-            material += f", drawn of {len(sample.strata):,} with equal probability (seed {seed})"
-        if gold is None:
-            return material
-        return f"{material}; {format_count(add_gold_items(connection, gold), 'gold item')} for every annotator"
+        drawn = "" if sample is None else f", drawn of {len(sample.strata):,} with equal probability (seed {seed})"
+        return f"{format_count(counts[0], 'question')}, {format_count(counts[1], 'response')}{drawn}"
 
     return add
 
@@ -258,8 +238,8 @@ def _family_importer(
     """Return a function that adds the families of an audit to a database, and the people who check them."""
     from dataclasses import replace
 
+    from eclose.annotation.family_audit import add_audit_families
     from eclose.annotation.forms import AnnotationTaskKind
-    from eclose.annotation.setup import add_audit_material
     from eclose.construction.audit.sample import read_audit_key
     from eclose.errors import SettingError
 
@@ -272,7 +252,7 @@ def _family_importer(
         raise SettingError(f"--annotators: this sample has forms for {expected}, and {len(crew.annotators)} are named.")
 
     def add(connection: Connection) -> str:
-        count = add_audit_material(connection, ((item.forms, item.shown) for item in key.items))
+        count = add_audit_families(connection, ((item.forms, item.shown) for item in key.items))
         return format_count(count, "family", "families")
 
     return add, replace(crew, kind=AnnotationTaskKind.FAMILY)
@@ -302,11 +282,9 @@ def assign(
 
     # No lead is invited here: init did that already.
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, "", per_response, short=short)
-    project = open_annotation_project(folder)
-    with project.writing() as connection:
+    with closing(open_annotation_project(folder)) as project, project.writing() as connection:
         url = read_server_address(connection, port, public_url, insecure_http=insecure_http).url
         start = setup.invite_and_assign_crew(connection, project.settings, crew)
-    project.close()
     _print_start(start, folder, url)
 
 
@@ -315,7 +293,7 @@ def invite(
     folder: Folder,
     name: Annotated[str, typer.Argument(help="Name of the person.", show_default=False)],
     *,
-    role: Annotated[str, typer.Option(help="Role of a new person: lead or adjudicator.")] = "",
+    role: Annotated[str, typer.Option(help="Role of a new person: lead, adjudicator or screening-adjudicator.")] = "",
     port: Port = None,
     public_url: PublicUrl = None,
     insecure_http: InsecureHttp = False,
@@ -325,19 +303,57 @@ def invite(
     from eclose.annotation.project import open_annotation_project
     from eclose.annotation.web.serve import read_server_address
 
-    project = open_annotation_project(folder)
-    with project.writing() as connection:
+    with closing(open_annotation_project(folder)) as project, project.writing() as connection:
         url = read_server_address(connection, port, public_url, insecure_http=insecure_http).url
         # The token is printed once and stored only as a hash; a lost link is replaced by inviting again.
-        invitee = setup.issue_or_renew_invitation(connection, name, role or None)
-    project.close()
+        invitee = setup.issue_or_renew_invitation(connection, project, name, role or None)
     print_line(f"{invitee.person.name} ({invitee.person.role}): {url}/invitation/{invitee.token}")
 
 
-# In the order of a study, which is that of the help.
-app.command(name="add-people")(staffing.add_people)
-app.command(name="reassign")(staffing.reassign)
-app.command(name="release")(staffing.release)
+@app.command()
+def reassign(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="Name of the person who leaves.", show_default=False)],
+    *,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES", help="Names of the successors.  [default: the new people, or all others of the role]"
+        ),
+    ] = "",
+    new: Annotated[
+        str, typer.Option(metavar="NAMES", help="Names of new people, who are invited and take over too.")
+    ] = "",
+    reason: Annotated[str, typer.Option(help="Reason, which is written to the audit log.", show_default=False)],
+    port: Port = None,
+    public_url: PublicUrl = None,
+    insecure_http: InsecureHttp = False,
+) -> None:
+    """Hand the unfinished tasks of a person over to others or to new people, by the rules of the assignment.
+
+    Each response keeps its number of different annotators, and no annotator gets a question twice. Where a task fits
+    none of the others, nothing changes: name new people with --new. Drafts and submitted passes of unfinished tasks are
+    kept apart. A case of an adjudicator goes back to the queue. The person can still log in; make them inactive on the
+    dashboard.
+    """
+    from eclose.annotation.project import LEAD_NAME, open_annotation_project
+    from eclose.annotation.staffing import reassign_tasks
+    from eclose.annotation.web.serve import read_server_address
+
+    with closing(open_annotation_project(folder)) as project:
+        with project.reading() as connection:
+            url = read_server_address(connection, port, public_url, insecure_http=insecure_http).url
+        result = reassign_tasks(
+            project, name, to=_split_names(to) or None, new=_split_names(new), actor=LEAD_NAME, reason=reason
+        )
+    if result.released:
+        print_line(f"{format_count(result.released, 'case')} of {result.person} back in the queue")
+    started = f", {result.started:,} of them started" if result.started else ""
+    print_line(f"{format_count(result.total, 'task')} of {result.person} handed over{started}")
+    for successor, count in sorted(result.tasks.items()):
+        print_line(f"  {successor}: {count:,}")
+    for invitee in result.invitees:
+        print_line(f"{invitee.person.name} ({invitee.person.role}): {url}/invitation/{invitee.token}")
 
 
 @app.command()
@@ -350,8 +366,7 @@ def serve(
     from eclose.annotation.web.serve import read_server_address
     from eclose.annotation.web.serve import serve_annotation as serve_project
 
-    project = open_annotation_project(folder)
-    try:
+    with closing(open_annotation_project(folder)) as project:
         with project.reading() as connection:
             address = read_server_address(connection, port, public_url, insecure_http=insecure_http)
         serve_project(
@@ -361,8 +376,6 @@ def serve(
             insecure_http=address.insecure_http,
             ready=lambda url: print_line(f"{folder}: {url}"),
         )
-    finally:
-        project.close()
 
 
 @app.command()
@@ -370,14 +383,10 @@ def status(folder: Folder) -> None:
     """Print the progress of people and the state of the tasks, without any label."""
     from eclose.annotation import dashboard
     from eclose.annotation.project import open_annotation_project
-    from eclose.annotation.reopening import list_reopen_requests
 
-    project = open_annotation_project(folder)
-    with project.reading() as connection:
+    with closing(open_annotation_project(folder)) as project, project.reading() as connection:
         people, queues = dashboard.read_dashboard_people(connection), dashboard.read_dashboard_queues(connection)
-        requests = list_reopen_requests(connection)
-        notices = _list_status_notices(connection)
-    project.close()
+        notices = _list_status_notices(project, connection, people)
     rows = [[row.name, row.role, _describe_state(row), f"{row.finished:,}", f"{row.total:,}"] for row in people]
     print_table("People", ["name", "role", "state", "done", "of"], rows)
     if queues:
@@ -385,8 +394,6 @@ def status(folder: Folder) -> None:
         heads = ["kind", "total", "finished by all", "in adjudication", "adjudicated", "settled"]
         # The columns follow the fields of DashboardQueue after its kind.
         print_table("Work", heads, [[queue.kind, *(f"{count:,}" for count in queue[1:])] for queue in queues])
-    if requests:
-        print_line(f"{format_count(len(requests), 'request')} to change a submitted pass: see the dashboard.")
     for notice in notices:
         print_line(notice)
 
@@ -396,56 +403,29 @@ app.command(name="export")(results.export)
 app.command(name="import")(results.import_labels)
 
 
-@app.command(name="verify-audit")
-def verify_audit(
-    folder: Folder,
-    *,
-    head: Annotated[
-        Path | None,
-        typer.Option(
-            help="Copy of the file that records the end of the log.  [default: the file of the project]",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
-    """Check a project against its audit log; exit with 3 where anything was changed, removed, added or cut off.
-
-    Covers submissions, material, tasks, people, adjudications, reopened passes and settings, and says at the end what
-    it does not cover.
-    """
-    from eclose.annotation.audit_log import AuditLogHead, check_audit_log, describe_audit_coverage
-    from eclose.annotation.project import open_annotation_project
-
-    project = open_annotation_project(folder, check_end=False)
-    try:
-        file = project.head if head is None else AuditLogHead(head)
-        with project.reading() as connection:
-            report = check_audit_log(connection, file, asdict(project.settings))
-    finally:
-        project.close()
-    for problem in report.problems:
-        print_line(f"{folder}: {problem}")
-    if report.problems:
-        raise typer.Exit(BROKEN)
-    for sentence in describe_audit_coverage(report, file):
-        print_line(sentence)
-
-
-def _list_status_notices(connection: Connection) -> list[str]:
-    """Return sentences about screening, cases with inactive adjudicators and flags that reach no adjudicator."""
-    from eclose.annotation.dashboard import read_dashboard_people
+def _list_status_notices(
+    project: AnnotationProject, connection: Connection, people: Sequence[DashboardPerson]
+) -> list[str]:
+    """Return sentences about the log, screening, idle cases and flags that reach no adjudicator."""
     from eclose.annotation.queues import count_eligibility, find_flagged_responses
-    from eclose.annotation.staffing import list_taken_cases
 
     notices = []
+    try:
+        project.head.read()
+    except ValueError as error:
+        notices.append(f"{error}, so whether the database lost its end cannot be checked. Put back your copy.")
     if outcomes := count_eligibility(connection):
         notices.append("Screening: " + ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items()))
-    active = {person.name for person in read_dashboard_people(connection) if person.active}
-    idle = [taken.adjudicator for taken in list_taken_cases(connection) if taken.adjudicator not in active]
-    notices += [f"A case waits for {name}, who is inactive: eclose annotate release" for name in idle]
+    notices += [
+        f"A case waits for {person.name}, who is inactive: eclose annotate reassign"
+        for person in people
+        if person.role == "adjudicator" and person.unfinished and not person.active
+    ]
     if flagged := len(find_flagged_responses(connection)):
         flags = format_count(flagged, "response")
-        notices.append(f"{flags} with inconsistent labels and no adjudicator: eclose annotate add-people")
+        notices.append(
+            f"{flags} with inconsistent labels and no adjudicator: eclose annotate invite --role adjudicator"
+        )
     return notices
 
 

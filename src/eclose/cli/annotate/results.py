@@ -43,7 +43,7 @@ def agree(
 ) -> None:
     """Report the agreement of annotators before adjudication, and which cases were adjudicated and why.
 
-    Counts first submissions; changes that were allowed later do not count. No person is named.
+    No person is named.
 
     \b
     maj.      the share of the most frequent label
@@ -116,8 +116,6 @@ def export(
     drafts.jsonl       unfinished work of people who left their tasks to
                        others
     times.jsonl        seconds of each person for each pass; fast ones marked
-    gold.jsonl         share of gold labels that each annotator met, by
-                       criterion; gold items are in no other file
     instances.jsonl, responses.jsonl
                        the labelled material
 

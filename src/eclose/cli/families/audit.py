@@ -20,9 +20,8 @@ from eclose.construction.audit.file_names import AuditFormFormat
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eclose.construction.audit.report import AuditPassRate, AuditReport, CorpusPassRate
+    from eclose.construction.audit.report import AuditPassRate, AuditReport, AuditReportFiles, CorpusPassRate
     from eclose.construction.audit.sample import AuditKey
-    from eclose.construction.audit.write_report import AuditReportFiles
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Let people check a sample of families (appendix B.6)."
@@ -106,7 +105,7 @@ def report(
     By dataset: rate and Wilson interval. For the corpus: rates weighted by the sizes of the datasets, with percentiles
     of a bootstrap within datasets. The report is written to audit-report.json.
     """
-    from eclose.construction.audit.write_report import write_audit_report
+    from eclose.construction.audit.report import write_audit_report
 
     files = write_audit_report(folder, forms, adjudicated, seed=seed, resamples=resamples)
     _print_returned_forms(files.report)

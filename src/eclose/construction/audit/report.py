@@ -4,6 +4,8 @@ A view passes when all its questions are answered with yes, a family when its th
 where the annotators agree on it; where they disagree, a third person decides the views on which they differ. Otherwise
 a label stays open, and bounds are reported instead of a rate. Two annotators who fail a family for different views
 agree on the family, so no third person is needed, and those views stay open.
+
+Written as ``audit-report.json``, with blank forms for the families on which annotators disagree.
 """
 
 from __future__ import annotations
@@ -15,23 +17,27 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter
 
-from eclose.construction.audit.forms import FilledAuditForm
+from eclose.construction.audit.file_names import AUDIT_REPORT_FILE, AuditFormFormat
+from eclose.construction.audit.forms import FilledAuditForm, encode_audit_forms, read_filled_forms
+from eclose.construction.audit.sample import AuditKey, DrawnAuditFamily, read_audit_key
 from eclose.core.family import ViewKind
 from eclose.core.three_valued import Label, three_valued_and
 from eclose.errors import SettingError
+from eclose.protocol.auditing import AUDIT_GUIDELINE_FILE
+from eclose.protocol.prompts import load_prompt_text
 from eclose.stats.arrays import number_distinct_labels
 from eclose.stats.bootstrap import bootstrap_weighted_rates
 from eclose.stats.coefficients import MISSING_CODE, gwet_ac1, judge_pair_tables, raw_agreement
 from eclose.stats.intervals import Interval
 from eclose.stats.rates import Rate
 from eclose.stats.resampling import StratifiedDesign
+from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import raise_file_problems
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from eclose.construction.audit.sample import AuditKey, DrawnAuditFamily
 
 FAMILY = "Family"
 COLUMNS = (*map(str, ViewKind), FAMILY)
@@ -360,3 +366,75 @@ def _notes(items: Sequence[DrawnAuditFamily], sheets: Sequence[AnnotatorAuditFor
         for sheet in sheets
         if (form := sheet.forms.get(item.family_id)) and form.note
     ]
+
+
+DISAGREEMENTS = "disagreements"
+
+
+class DisagreementForms(NamedTuple):
+    """Forms for a third person on the disputed families."""
+
+    path: Path
+    written: bool
+    """False where the existing file has answers and was left as it is."""
+    lacking: int = 0
+    """Disputed families without a form in the existing file."""
+
+
+class AuditReportFiles(NamedTuple):
+    """The report of an audit and the files that were written."""
+
+    path: Path
+    key: AuditKey
+    report: AuditReport
+    disagreements: DisagreementForms | None
+    same_guideline: bool
+    """Whether the guideline that was handed out is that of this version."""
+
+
+def write_audit_report(
+    folder: Path, forms: Sequence[Path], adjudicated: Path | None = None, *, seed: int = 42, resamples: int = 2_000
+) -> AuditReportFiles:
+    """Write the report of an audit into its folder, and blank forms where annotators disagree.
+
+    Args:
+        folder: Folder with the key, ``audit.json``.
+        forms: File of filled forms of each annotator.
+        adjudicated: File of the third person's forms.
+        seed: Seed of the bootstrap.
+        resamples: Number of bootstrap resamples.
+    """
+    key = read_audit_key(folder)
+
+    def read_sheet(path: Path) -> AnnotatorAuditForms:
+        return match_forms_to_families(key, path, read_filled_forms(path))
+
+    sheets = [read_sheet(path) for path in forms]
+    third = None if adjudicated is None else read_sheet(adjudicated)
+    report = build_audit_report(key, sheets, third, seed=seed, resamples=resamples)
+    with AtomicFile(folder / AUDIT_REPORT_FILE) as file:
+        file.write(TypeAdapter(AuditReport).dump_json(report, indent=1) + b"\n")
+    # The third person gets the format that the annotators used.
+    layout = AuditFormFormat.CSV if forms[0].suffix.lower() == ".csv" else AuditFormFormat.JSONL
+    disagreements = _write_disagreements(folder / f"{DISAGREEMENTS}.{layout}", key, report, layout)
+    same_guideline = key.guideline == load_prompt_text(AUDIT_GUIDELINE_FILE).hash
+    return AuditReportFiles(folder / AUDIT_REPORT_FILE, key, report, disagreements, same_guideline)
+
+
+def _write_disagreements(
+    path: Path, key: AuditKey, report: AuditReport, layout: AuditFormFormat
+) -> DisagreementForms | None:
+    """Write blank forms of the disputed families, unless the file already has answers; None without a dispute."""
+    if not report.disputed:
+        return None
+    third = key.annotators + 1
+    blank = sorted(
+        (item.form(third) for item in key.items if item.family_id in set(report.disputed)), key=lambda form: form.id
+    )
+    existing = read_filled_forms(path) if path.exists() else []
+    if any(not form.blank or form.note for form in existing):
+        ids = {form.id for form in existing}
+        return DisagreementForms(path, written=False, lacking=sum(form.id not in ids for form in blank))
+    with AtomicFile(path) as file:
+        file.write(encode_audit_forms(blank, layout))
+    return DisagreementForms(path, written=True)
