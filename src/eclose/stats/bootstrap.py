@@ -28,40 +28,7 @@ from eclose.stats.resampling import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from eclose.stats.coefficients import TableStatistic
-
-
-def bootstrap_tables(
-    tables: Floats,
-    cluster: Indices,
-    statistics: Sequence[TableStatistic],
-    *,
-    rng: np.random.Generator,
-    resamples: int = 2_000,
-    strata: StratifiedDesign | None = None,
-) -> BootstrapReplicates:
-    """Resample clusters with all their cases, and evaluate every statistic on the same draws.
-
-    Args:
-        tables: One table of counts per case.
-        cluster: The cluster of each case, usually a question.
-        statistics: Functions of a stack of tables.
-        rng: Source of the draws.
-        resamples: Number of resamples.
-        strata: Strata of the clusters. With strata all clusters are drawn, also those without a case. Without strata
-            only clusters with a case are drawn; for the interval of a group, pass the cases of that group.
-    """
-    design, cluster = _clusters(cluster, strata)
-    sums = sum_by_group(cluster, tables, len(design.stratum))
-
-    def evaluate(weights: Floats) -> Floats:
-        # Resamples by clusters times clusters by table: one table of counts per resample.
-        drawn = np.tensordot(weights, sums, axes=1)
-        return np.stack([statistic.over(drawn) for statistic in statistics], axis=1)
-
-    return bootstrap(design, evaluate, rng=rng, resamples=resamples)
+    from collections.abc import Iterator
 
 
 def bootstrap_rates(
@@ -73,7 +40,11 @@ def bootstrap_rates(
     resamples: int = 2_000,
     strata: StratifiedDesign | None = None,
 ) -> BootstrapReplicates:
-    """Return pooled rates, one per column: hits over counted cases, clusters resampled as in ``bootstrap_tables``."""
+    """Return pooled rates, one per column: hits over counted cases, clusters resampled with all their cases.
+
+    With strata all clusters are drawn, also those without a case. Without strata only clusters with a case are drawn;
+    for the interval of a group, pass the cases of that group.
+    """
     design, cluster = _clusters(cluster, strata)
     hits, counted = (sum_by_group(cluster, part, len(design.stratum)) for part in (hits, counted))
     return bootstrap(

@@ -18,8 +18,8 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from eclose.core.family import Family
-from eclose.errors import RecordError, UserError
-from eclose.store.records.json_reader import parse_json_object, read_json_objects
+from eclose.errors import UserError
+from eclose.store.records.json_reader import parse_json_object
 from eclose.store.records.jsonl import decode_core_value
 from eclose.store.records.parquet import ParquetWriter, import_pyarrow
 
@@ -68,18 +68,6 @@ def write_families_parquet(
                 file = stack.enter_context(ParquetWriter(paths[-1], schema))
             file.write(arrow.Table.from_batches(group))
     return paths
-
-
-def read_families_parquet(*paths: Path | str) -> Iterator[Family]:
-    """Yield the families of files; raise at the first that cannot be read."""
-    for path in paths:
-        for raw in read_json_objects(path):
-            if raw.value is None:
-                raise raw.error or RecordError("is empty.", path=path, record=raw.where)
-            try:
-                yield decode_family_row(raw.value)
-            except RecordError as error:
-                raise error.at(path, raw.where) from error
 
 
 def decode_family_row(row: Mapping[str, Any]) -> Family:
