@@ -11,7 +11,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from eclose.benchmarks.frameworks import holds_conversation, holds_pipeline_output
+from eclose.benchmarks.pipelines import holds_conversation, holds_pipeline_output
 from eclose.errors import RecordError
 from eclose.traces.detection import TraceDialect, detect_trace_dialect
 from eclose.traces.documents import find_documents

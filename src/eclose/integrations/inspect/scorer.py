@@ -20,9 +20,9 @@ from eclose.integrations.inspect.convert_samples import (
     response_from_output,
 )
 from eclose.integrations.inspect.metrics import gap_metric, label_rate_metric
-from eclose.integrations.inspect.model import InspectModel
 from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
+from eclose.models.inspect_model import InspectModel
 
 if TYPE_CHECKING:
     from eclose.models.interface import ChatModel
