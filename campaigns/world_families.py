@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 
 from perf.result import print_result
 
-from eclose.benchmarks.characteristics import characterize_benchmarks
 from eclose.benchmarks.load import scan_instances
+from eclose.benchmarks.sampling import characterize_benchmarks
 from eclose.cli.shared.output import print_table
 from eclose.core.family_gates import check_family
 from eclose.store.records.jsonl import unwrap_records
@@ -38,7 +38,7 @@ from eclose.world.oracle.view_relations import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eclose.benchmarks.characteristics import Quartiles
+    from eclose.benchmarks.sampling import Quartiles
     from eclose.core.family import Family
     from eclose.core.instance import Instance
 

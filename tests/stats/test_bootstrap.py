@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.stats import resampling
+from eclose.stats import bootstrap as resampling
 from eclose.stats.bootstrap import (
     SettingScores,
+    StratifiedDesign,
+    bootstrap,
     bootstrap_rates,
     bootstrap_setting_means,
     bootstrap_weighted_rates,
@@ -22,7 +24,6 @@ from eclose.stats.ranking import (
     resampled_held_out_rates,
     resampled_recalls,
 )
-from eclose.stats.resampling import StratifiedDesign, bootstrap
 
 from . import loops
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
+from eclose.stats.bootstrap import StratifiedDesign
 from eclose.stats.ranking import (
     ScoredResponses,
     assign_folds,
@@ -18,7 +19,6 @@ from eclose.stats.ranking import (
     sweep_thresholds,
     threshold_at_retention,
 )
-from eclose.stats.resampling import StratifiedDesign
 
 from . import loops
 

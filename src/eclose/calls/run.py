@@ -20,7 +20,7 @@ from eclose.calls.batch.run import BatchSettings
 from eclose.calls.cache import build_replay_model
 from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_run_budget
 from eclose.errors import SettingError
-from eclose.models.adapter_effect import refuse_ineffective_adapter
+from eclose.models.adapter_recipe import refuse_ineffective_adapter
 from eclose.models.interface import CallContext, ChatModel, ModelWrapper, Reply, Request
 from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, index_models_by_name
 from eclose.store.ledger.database import WriterLock, is_database_url
@@ -28,9 +28,8 @@ from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.folder import RUN_LEDGER_FILE
 from eclose.store.runs.manifest import Manifest
-from eclose.store.runs.runner import JobRunner, RecordJob
+from eclose.store.runs.runner import JobRunner, RecordJob, list_earlier_versions, write_run_results
 from eclose.store.runs.step import PipelineStep
-from eclose.store.runs.write_results import list_earlier_versions, write_run_results
 
 if TYPE_CHECKING:
     from eclose.calls.prices import ModelPrice

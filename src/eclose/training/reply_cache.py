@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.answers import match_any_answer
-from eclose.core.edit_selection import select_fixed_edit
-from eclose.core.family import Family, ViewKind
+from eclose.core.family import Family, ViewKind, select_fixed_edit
 from eclose.core.identity import canonical_json
 from eclose.core.response import parse_completion
 from eclose.errors import RecordError

@@ -25,9 +25,8 @@ from eclose.models.local.chat_template import PromptTooLongError
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.stats.rates import Rate
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.json_reader import require_regular_file
+from eclose.store.records.json_reader import parse_json_object, require_regular_file
 from eclose.store.records.jsonl import parse_dataclass
-from eclose.store.records.strict_json import parse_json_object
 from eclose.training.complete_checkpoints import Checkpoint, copy_adapter, find_checkpoints, remove_adapter_copy
 from eclose.training.reply_cache import (
     CheckpointQuestion,

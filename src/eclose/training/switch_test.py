@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from eclose.core.edit_selection import select_fixed_edit
+from eclose.core.family import select_fixed_edit
 from eclose.core.preference_comparisons import ALL_COMPARISONS, Direction, Edge
 from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.core.three_valued import three_valued_and
@@ -26,10 +26,9 @@ from eclose.likelihood.render import TOO_LONG_REASON, PathTooLongError
 from eclose.metrics.experiment import ExperimentArrays, ExperimentUnit
 from eclose.metrics.rates import MetricIndicators
 from eclose.stats.arrays import number_distinct_labels
-from eclose.stats.bootstrap import SettingScores, bootstrap_setting_means, shared_questions_design
+from eclose.stats.bootstrap import SettingScores, StratifiedDesign, bootstrap_setting_means, shared_questions_design
 from eclose.stats.intervals import Estimate
 from eclose.stats.rates import Rate, mean_or_none
-from eclose.stats.resampling import StratifiedDesign
 from eclose.store.records.jsonl import ReadRecord
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eclose.core.judgment import Ineligibility
+from eclose.stats.bootstrap import BootstrapReplicates, StratifiedDesign, bootstrap
 from eclose.stats.coefficients import TableStatistic, pair_alpha, raw_agreement
 from eclose.stats.rates import Rate
-from eclose.stats.resampling import BootstrapReplicates, StratifiedDesign, bootstrap
 
 from ..printed import (
     BACKBONES,

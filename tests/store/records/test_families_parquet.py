@@ -11,8 +11,7 @@ import pytest
 from eclose.core.edits import TextReplacement
 from eclose.core.family import FamilyFinding, FamilyProvenance, PassageIntervention
 from eclose.errors import RecordError, UserError
-from eclose.store.records.families import FamilySource
-from eclose.store.records.families_parquet import write_families_parquet
+from eclose.store.records.families import FamilySource, write_families_parquet
 from eclose.store.records.jsonl import encode_json_line, read_records, write_records
 from eclose.world.make.families import make_world_families
 

@@ -24,8 +24,7 @@ from eclose.construction.split import dataset_of_benchmark
 from eclose.core.identity import canonical_json
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.families import scan_families
-from eclose.store.records.families_parquet import write_families_parquet
+from eclose.store.records.families import scan_families, write_families_parquet
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.outcome_counts import RecordCounter
 from eclose.store.runs.folder import CARD_FILE, FAMILIES_FILE

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from eclose.benchmarks import hotpot, musique, two_wiki
+from eclose.benchmarks import multi_hop
 from eclose.construction.audit.file_names import AUDIT_REPORT_FILE
 from eclose.construction.audit.sample import hash_run_families
 from eclose.construction.split import SPLIT_STAGE, dataset_of_benchmark
@@ -45,9 +45,9 @@ class DatasetLicence:
 
 
 LICENCES: Mapping[str, DatasetLicence] = {
-    hotpot.HOTPOT_BENCHMARK: DatasetLicence("cc-by-sa-4.0", "CC BY-SA 4.0; passages from Wikipedia", "en"),
-    musique.MUSIQUE_BENCHMARK: DatasetLicence("cc-by-4.0", "CC BY 4.0; passages from Wikipedia", "en"),
-    two_wiki.TWO_WIKI_BENCHMARK: DatasetLicence(
+    multi_hop.HOTPOT_BENCHMARK: DatasetLicence("cc-by-sa-4.0", "CC BY-SA 4.0; passages from Wikipedia", "en"),
+    multi_hop.MUSIQUE_BENCHMARK: DatasetLicence("cc-by-4.0", "CC BY 4.0; passages from Wikipedia", "en"),
+    multi_hop.TWO_WIKI_BENCHMARK: DatasetLicence(
         "apache-2.0",
         "Apache-2.0 by the mirror of its authors; the README of its repository names none, so confirm it before you "
         "publish; passages from Wikipedia, CC BY-SA",

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from eclose.experiments.report.outcomes import MeanRate
 from eclose.metrics.experiment import ExperimentArrays
+from eclose.stats.bootstrap import BootstrapReplicates
 from eclose.stats.intervals import Estimate
-from eclose.stats.resampling import BootstrapReplicates
 
 RateKey: TypeAlias = tuple[str, str]
 """Method and column of a rate."""

@@ -16,7 +16,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import scan_instances
-from eclose.benchmarks.two_wiki import read_wikidata_aliases
+from eclose.benchmarks.multi_hop import read_wikidata_aliases
 from eclose.core.instance import Instance
 from eclose.errors import UserError
 from eclose.integrations.inspect.convert_samples import INSTANCE, RELIABLE, instance_from_sample, record_to_json_dict

@@ -33,8 +33,9 @@ from eclose.store.ledger.database import (
     write_row,
 )
 from eclose.store.ledger.group_commit import MAX_OUTAGE_SECONDS, CommitJournal, GroupCommitter, PeriodicJob
-from eclose.store.ledger.row_checks import ROW_CHECKS, describe_ledger_row, find_database_problems
+from eclose.store.ledger.queries import LEDGER_SCHEMA
 from eclose.store.ledger.rows import (
+    ROW_CHECKS,
     CallIntent,
     LedgerReply,
     RecordOutcome,
@@ -47,11 +48,12 @@ from eclose.store.ledger.rows import (
     decode_outcome_row,
     decode_reply_row,
     decode_utf8_text,
+    describe_ledger_row,
     encode_call_key,
     encode_ledger_request,
     encode_utf8_text,
+    find_database_problems,
 )
-from eclose.store.ledger.schema import LEDGER_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence

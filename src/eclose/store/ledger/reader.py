@@ -17,8 +17,8 @@ from sqlalchemy.exc import DBAPIError
 from eclose.errors import UserError
 from eclose.store.ledger.database import describe_database_location, is_database_url, make_database_engine
 from eclose.store.ledger.queries import PagedQuery
-from eclose.store.ledger.row_checks import ROW_CHECKS
 from eclose.store.ledger.rows import (
+    ROW_CHECKS,
     LedgerReply,
     decode_call_key,
     decode_ledger_request,

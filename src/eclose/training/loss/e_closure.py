@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from transformers import TrainerCallback
 
-from eclose.core.edit_selection import draw_edit, select_fixed_edit
-from eclose.core.family import Family
+from eclose.core.family import Family, draw_edit, select_fixed_edit
 from eclose.errors import UserError
 from eclose.likelihood.exactness_check import choose_scoring_strategy, confirm_on_family
 from eclose.likelihood.family_scores import FamilyScores
@@ -27,7 +26,7 @@ from eclose.likelihood.score import (
 )
 from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
-from eclose.store.records.families_parquet import decode_family_row
+from eclose.store.records.families import decode_family_row
 from eclose.training.batching import FamilyDraw, FamilyForest, FamilyList, ForestDataset
 from eclose.training.log import TrainingLogMeans
 from eclose.training.loss.family_losses import compute_family_losses
