@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 import eclose
 from eclose.calls.batch.prefetch import BatchRoute, prefetch_replies
 from eclose.calls.batch.run import BatchSettings
-from eclose.calls.cache import build_replay_model
+from eclose.calls.cache import ReplayModel
 from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_run_budget
 from eclose.errors import SettingError
 from eclose.models.adapter_recipe import refuse_ineffective_adapter
@@ -165,8 +165,7 @@ async def run_models_on_records(
             for connection in connections.values():
                 connection.budget.update(account)
         models = [
-            build_replay_model(ref.name, ledger) if options.replay else connections[ref.name].model
-            for ref in run.model_refs
+            ReplayModel(ref.name, ledger) if options.replay else connections[ref.name].model for ref in run.model_refs
         ]
         with run.open_records() as records:
             # The files were hashed before; a file that changed until it was opened would be recorded under the wrong
