@@ -34,10 +34,10 @@ FIND_REPLY = text(
     "SELECT c.key, r.* FROM ledger_replies AS r JOIN ledger_calls AS c ON c.seq = r.call WHERE c.key = :key"
 )
 RELEASE = text("INSERT INTO ledger_releases (intent) VALUES (:intent) ON CONFLICT (intent) DO NOTHING")
-BREAK = text("INSERT INTO ledger_breaks (intent, counted) VALUES (:intent, 1) ON CONFLICT (intent) DO NOTHING")
+BREAK = text("INSERT INTO ledger_breaks (intent) VALUES (:intent) ON CONFLICT (intent) DO NOTHING")
 # The sends of one call and how each ended, first to last.
 SENDS = text("""
-    SELECT i.seq, i.run, i.writer, i.reserved, g.intent IS NOT NULL AS released, b.counted,
+    SELECT i.seq, i.run, i.writer, i.reserved, g.intent IS NOT NULL AS released, b.intent IS NOT NULL AS broken,
         r.writer AS settled_writer, r.run AS settled_run, r.cost
     FROM ledger_calls AS c
     JOIN ledger_intents AS i ON i.call = c.seq
@@ -87,7 +87,7 @@ COST = text("SELECT coalesce(sum(cost), 0) FROM ledger_replies WHERE run = :run"
 # Calls in flight count with their highest cost; so do those that broke off, until a later reply gives the real cost.
 RESERVED = text(f"""
     SELECT coalesce(sum(CASE WHEN b.intent IS NULL THEN i.reserved ELSE 0 END), 0) AS reserved,
-        coalesce(sum(CASE WHEN b.counted = 1 THEN coalesce(r.cost, i.reserved) ELSE 0 END), 0) AS assumed
+        coalesce(sum(CASE WHEN b.intent IS NULL THEN 0 ELSE coalesce(r.cost, i.reserved) END), 0) AS assumed
     FROM ledger_intents AS i
     LEFT JOIN ledger_breaks AS b ON b.intent = i.seq
     LEFT JOIN ledger_replies AS r ON r.call = i.call
@@ -154,9 +154,9 @@ SETTLE_ONLY_SEND = text(f"""
 ACCOUNT = text("SELECT spent, reserved, assumed FROM ledger_accounts WHERE run = :run")
 RUNS = text("SELECT DISTINCT run FROM ledger_writers")
 JOIN_WRITER = text("""
-    INSERT INTO ledger_writers (writer, run, seen, expires, buried, version)
-    VALUES (:writer, :run, :now, :expires, 0, :version)
-    ON CONFLICT (writer) DO UPDATE SET seen = excluded.seen, expires = excluded.expires, buried = 0
+    INSERT INTO ledger_writers (writer, run, expires, buried, version)
+    VALUES (:writer, :run, :expires, 0, :version)
+    ON CONFLICT (writer) DO UPDATE SET expires = excluded.expires, buried = 0
 """)
 VERSIONS = text("SELECT DISTINCT version FROM ledger_writers WHERE run = :run ORDER BY version")
 COMMITS = text("SELECT commits FROM ledger_writers WHERE writer = :writer")
@@ -171,17 +171,11 @@ DEAD_WRITERS = text("""
     WHERE run = :run AND writer <> :writer AND expires <= :horizon AND buried = 0 ORDER BY writer
 """)
 BREAK_ALL = text(f"""
-    INSERT INTO ledger_breaks (intent, counted)
-    SELECT i.seq, 1 FROM ledger_intents AS i WHERE i.run = :run AND i.writer = :dead AND {_OPEN}
+    INSERT INTO ledger_breaks (intent)
+    SELECT i.seq FROM ledger_intents AS i WHERE i.run = :run AND i.writer = :dead AND {_OPEN}
     ON CONFLICT (intent) DO NOTHING
 """)
 BURY_WRITER = text("UPDATE ledger_writers SET buried = 1 WHERE writer = :dead")
-RELEASE_BROKEN = text(f"""
-    UPDATE ledger_breaks SET counted = 0 WHERE counted = 1 AND intent IN (
-        SELECT i.seq FROM ledger_intents AS i JOIN ledger_writers AS w ON w.writer = i.writer
-        WHERE i.run = :run AND w.writer <> :writer AND w.buried = 1 AND w.seen <= :before AND {_OPEN}
-    )
-""")
 CLAIM = text("""
     INSERT INTO ledger_leases (run, stage, record_id, worker, expires)
     SELECT :run, :stage, :record_id, :worker, :expires WHERE NOT EXISTS (
@@ -207,10 +201,6 @@ COUNT_OUTCOMES = text("""
     SELECT kind, reason, count(*) FROM ledger_outcomes WHERE run = :run AND stage = :stage GROUP BY kind, reason
 """)
 REOPEN_QUARANTINED = text("DELETE FROM ledger_outcomes WHERE run = :run AND stage = :stage AND kind = 'quarantined'")
-CONCLUDED_IDS = text("""
-    SELECT record_id FROM ledger_outcomes
-    WHERE run = :run AND stage = :stage AND record_id >= :first ORDER BY record_id LIMIT :most
-""")
 
 
 def compute_advisory_lock(purpose: str, run: bytes) -> int:
@@ -354,7 +344,6 @@ _TABLES = (
     CREATE TABLE ledger_writers (
         writer {bytes} PRIMARY KEY,
         run {bytes} NOT NULL,
-        seen DOUBLE PRECISION NOT NULL,
         expires DOUBLE PRECISION NOT NULL,
         buried SMALLINT NOT NULL CHECK (buried IN (0, 1)),
         commits BIGINT NOT NULL DEFAULT 0,
@@ -362,13 +351,8 @@ _TABLES = (
     )
     """,
     "CREATE INDEX ledger_writers_by_run ON ledger_writers (run)",
-    # A send that ended without a reply and may have been billed; counted = 1 while the budget includes it.
-    """
-    CREATE TABLE ledger_breaks (
-        intent {reference} PRIMARY KEY REFERENCES ledger_intents (seq),
-        counted SMALLINT NOT NULL CHECK (counted IN (0, 1))
-    )
-    """,
+    # A send that ended without a reply and may have been billed.
+    "CREATE TABLE ledger_breaks (intent {reference} PRIMARY KEY REFERENCES ledger_intents (seq))",
     # Cost totals of a run, updated by every transaction that changes them, so that no call waits for a scan.
     """
     CREATE TABLE ledger_accounts (

@@ -194,6 +194,7 @@ __all__ = [
 
 # Common files that are not JSON get a message of their own instead of a parse error at byte 1.
 _TABLES = (".csv", ".tsv")
+_GZIP = b"\x1f\x8b"
 _OTHER_LAYOUTS = {
     b"PK\x03\x04": "is a zip archive. Unpack it and name a file from it.",
     b"\x28\xb5\x2f\xfd": "is packed with zstd. Unpack it first: zstd -d FILE.",
@@ -260,12 +261,14 @@ def raise_file_problems(path: Path, problems: Sequence[str], most: int = 10) -> 
 def open_bytes(path: Path) -> io.BufferedIOBase:
     """Open a file for reading bytes; gzip is unpacked, under any name."""
     try:
-        with path.open("rb") as probe:
-            head = probe.read(4)
+        file = path.open("rb")
+        head = file.peek(4)[:4]
+        if not head.startswith(_GZIP) and head not in _OTHER_LAYOUTS:
+            return file
+        file.close()
         if head in _OTHER_LAYOUTS:
             raise UserError(f"{path}: {_OTHER_LAYOUTS[head]}")
-        packed = head.startswith(b"\x1f\x8b")
-        return gzip.open(path, "rb") if packed else path.open("rb")
+        return gzip.open(path, "rb")
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
 
@@ -276,7 +279,7 @@ def is_plain_json_lines(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         head = file.read(2**16).removeprefix(_BOM)
-    if head.startswith((b"\x1f\x8b", *_OTHER_LAYOUTS)) or b"\x00" in head[:2] or head[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+    if head.startswith((_GZIP, *_OTHER_LAYOUTS)) or b"\x00" in head[:2] or head[:2] in {b"\xff\xfe", b"\xfe\xff"}:
         return False
     return not _ARRAY.match(head) and not _WRAPPED.match(head)
 
