@@ -300,23 +300,10 @@ async def _open_model(ref: ModelRef, calls: CallSettings, ledger: Ledger, stack:
     if isinstance(ref, ServedModelRef) and ref.base is not None:
         base_ref = ref.base_ref()
         base = await stack.enter_async_context(base_ref.open(deadline=calls.deadline, concurrency=calls.concurrency))
-        price = find_model_price(ref, calls)
-        await refuse_ineffective_adapter(*(_ProbeModel(model, ledger, calls, price) for model in (sender, base)))
+        price, budget = find_model_price(ref, calls), await load_run_budget(ledger, calls)
+        probes = [await connect_model(model, ledger, calls, price=price, budget=budget) for model in (sender, base)]
+        await refuse_ineffective_adapter(*(probe.model for probe in probes))
     return sender
-
-
-class _ProbeModel(ModelWrapper):
-    """A ``ChatModel`` for single calls before a run, each within the budget that the calls before it have left."""
-
-    def __init__(self, model: ChatModel, ledger: Ledger, calls: CallSettings, price: ModelPrice | None) -> None:
-        super().__init__(model)
-        self._ledger = ledger
-        self._calls = calls
-        self._price = price
-
-    async def complete(self, request: Request) -> Reply:
-        connection = await connect_model(self._model, self._ledger, self._calls, price=self._price)
-        return await connection.model.complete(request)
 
 
 def find_model_price(model: ModelRef, calls: CallSettings) -> ModelPrice | None:

@@ -181,17 +181,6 @@ def _name(value: object) -> str:
     return names.get(type(value), "null")
 
 
-__all__ = [
-    "JsonObject",
-    "RawRecord",
-    "is_plain_json_lines",
-    "open_bytes",
-    "parse_json_object",
-    "raise_file_problems",
-    "read_json_objects",
-    "require_regular_file",
-]
-
 # Common files that are not JSON get a message of their own instead of a parse error at byte 1.
 _TABLES = (".csv", ".tsv")
 _GZIP = b"\x1f\x8b"
