@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.result import print_result
 from perf.tree_cost import packaged_weights
 
-from eclose.core.edit_selection import select_fixed_edit
+from eclose.core.family import select_fixed_edit
 from eclose.experiments.forecast import TREE_SEQUENCES
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree

@@ -41,9 +41,8 @@ from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.ledger.group_commit import GroupCommitter
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import atomic, jsonl
-from eclose.store.runs import write_results
 from eclose.store.runs.manifest import hash_file
-from eclose.store.runs.runner import JobRunner, RecordJob
+from eclose.store.runs.runner import JobRunner, RecordJob, write_run_results
 from eclose.store.runs.step import PipelineStep
 from eclose.world.make.instances import make_world_items
 from eclose.world.server.chat_requests import compute_request_key
@@ -105,7 +104,7 @@ async def run(rig: Rig) -> None:
         async with open_connection(f"{rig.base_url}", ledger, settings) as connection:
             runner: JobRunner[Draft] = JobRunner(ledger, jobs(connection.model), lambda draft: draft.id, workers=24)
             await runner.run(jsonl.scan_records(rig.stage.inputs[0], Draft))
-        await write_results.write_run_results(ledger, rig.stage, STAGES, runner.progress.received)
+        await write_run_results(ledger, rig.stage, STAGES, runner.progress.received)
 
 
 def locate_ledger(ledger: str) -> Path | str:

@@ -26,8 +26,8 @@ from tests.world.view_relations import (
     warrants_only_answer,
 )
 
-from eclose.benchmarks.characteristics import characterize_benchmarks
 from eclose.benchmarks.load import scan_instances
+from eclose.benchmarks.sampling import characterize_benchmarks
 from eclose.cli.shared.output import print_table
 from eclose.core.family_gates import check_family
 from eclose.store.records.jsonl import unwrap_records
@@ -38,7 +38,7 @@ from eclose.world.make.shapes import BENCHMARK_PROFILES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eclose.benchmarks.characteristics import Quartiles
+    from eclose.benchmarks.sampling import Quartiles
     from eclose.core.family import Family
     from eclose.core.instance import Instance
 

@@ -22,14 +22,19 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 
 from perf.result import print_result
 
-from eclose.stats.bootstrap import BackboneResamples, SettingScores, bootstrap_setting_means, paired_hierarchical_design
-from eclose.stats.resampling import StratifiedDesign
+from eclose.stats.bootstrap import (
+    BackboneResamples,
+    SettingScores,
+    StratifiedDesign,
+    bootstrap_setting_means,
+    paired_hierarchical_design,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from eclose.stats.arrays import Floats, Indices
-    from eclose.stats.resampling import BootstrapReplicates
+    from eclose.stats.bootstrap import BootstrapReplicates
 
 RESAMPLES = 5_000
 LOOPED = 100

@@ -34,7 +34,7 @@ from eclose.calls.forecast import drop_repeated_requests, split_prompt
 from eclose.judging.judge_response import build_judge_requests
 from eclose.judging.run import judge_responses
 from eclose.judging.settings import JudgeSettings
-from eclose.models.prefix_cache import CHARACTERS, MINIMUM_TOKENS, PromptPrefixCache
+from eclose.models.token_estimates import CHARACTERS, MINIMUM_TOKENS, PromptPrefixCache
 
 SEED = 1
 GOAL = 0.3

@@ -30,9 +30,8 @@ from eclose.models.interface import FinishReason, Reply, Request, TokenUsage
 from eclose.protocol.prompts import PromptMessage
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
-from eclose.store.runs.runner import JobRunner, RecordJob
+from eclose.store.runs.runner import JobRunner, RecordJob, write_run_results
 from eclose.store.runs.step import PipelineStep
-from eclose.store.runs.write_results import write_run_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

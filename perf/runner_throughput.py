@@ -39,9 +39,8 @@ from eclose.protocol.prompts import PromptMessage
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
-from eclose.store.runs.runner import JobRunner
+from eclose.store.runs.runner import JobRunner, write_run_results
 from eclose.store.runs.step import PipelineStep
-from eclose.store.runs.write_results import write_run_results
 from eclose.world.make.instances import make_world_items
 
 if TYPE_CHECKING:

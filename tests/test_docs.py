@@ -25,8 +25,8 @@ def test_examples_in_pages(page):
 
 HOSTS = {
     "eclose.integrations.inspect": "inspect_ai",
-    "eclose.frameworks.deepeval": "deepeval",
-    "eclose.frameworks.mlflow": "mlflow",
+    "eclose.integrations.deepeval": "deepeval",
+    "eclose.integrations.mlflow": "mlflow",
 }
 """The package that a module is a guest of."""
 

@@ -16,7 +16,7 @@ from eclose.cli.main import app
 from eclose.core.response import Response, ResponseSource
 from eclose.errors import SettingError, UserError
 from eclose.generation import GenerateSettings, count_incomplete_responses, forecast_generation, plan_generation
-from eclose.models.adapter_effect import refuse_ineffective_adapter
+from eclose.models.adapter_recipe import refuse_ineffective_adapter
 from eclose.models.interface import Decoding, FinishReason, Reply, Request, TokenUsage, identify_request
 from eclose.models.openai.dialect import RequestDialect
 from eclose.models.openai.failures import CallFailure, CallFailureKind

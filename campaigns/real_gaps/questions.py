@@ -5,9 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from eclose.benchmarks.hotpot import convert_hotpot_record
-from eclose.benchmarks.musique import convert_musique_record
-from eclose.benchmarks.two_wiki import convert_two_wiki_record
+from eclose.benchmarks.multi_hop import convert_hotpot_record, convert_musique_record, convert_two_wiki_record
 from eclose.errors import RecordError
 from eclose.store.records.json_reader import read_json_objects
 

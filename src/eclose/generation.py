@@ -28,7 +28,7 @@ from eclose.models.load_weights import find_package_version
 from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, find_model_ref
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
-from eclose.store.records.sorted_spool import SortedSpool
+from eclose.store.records.seen_ids import SortedSpool
 from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.store.runs.runner import RecordRejection, decode_job_result
 from eclose.store.runs.step import PipelineStep

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eclose.benchmarks.characteristics import Quartiles, characterize_benchmarks, classify_answer_type
 from eclose.benchmarks.load import scan_instances
+from eclose.benchmarks.sampling import Quartiles, characterize_benchmarks, classify_answer_type
 from eclose.core.instance import Instance, Passage
 from eclose.store.records.jsonl import unwrap_records
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from eclose.benchmarks import conversion, hotpot, musique, rag_eval_formats, two_wiki
+from eclose.benchmarks import conversion, multi_hop, rag_eval_formats
 from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
 from eclose.core.response import Trace
 from eclose.errors import RecordError
@@ -28,7 +28,7 @@ MUSIQUE_TEST = {
 
 
 def test_support_is_by_passage_in_the_order_of_the_evidence():
-    instance = hotpot.convert_hotpot_record(HOTPOT).instance
+    instance = multi_hop.convert_hotpot_record(HOTPOT).instance
     assert instance.support_ids == ("0", "2")
     assert instance.evidence[2].text == "Ada. Built."
     assert instance.hops == 2
@@ -36,25 +36,25 @@ def test_support_is_by_passage_in_the_order_of_the_evidence():
 
 def test_a_title_shared_by_two_passages_marks_both():
     record = {**HOTPOT, "context": [*HOTPOT["context"], ["Bridge", ["Another.", " One."]]]}
-    converted = hotpot.convert_hotpot_record(record)
+    converted = multi_hop.convert_hotpot_record(record)
     assert converted.instance.support_ids == ("0", "2", "3")
     assert converted.repairs == (conversion.SUPPORT_SHARED,)
 
 
 def test_facts_of_absent_passages_leave_known_but_empty_support():
-    converted = hotpot.convert_hotpot_record({**HOTPOT, "supporting_facts": [["Mars", 0], ["Venus", 0]]})
+    converted = multi_hop.convert_hotpot_record({**HOTPOT, "supporting_facts": [["Mars", 0], ["Venus", 0]]})
     assert converted.instance.support_ids == ()
     assert converted.repairs == (conversion.SUPPORT_ABSENT,)
 
 
 @pytest.mark.parametrize("facts", [None, [], {"title": [], "sent_id": []}])
 def test_support_that_is_not_told_is_unknown(facts):
-    assert hotpot.convert_hotpot_record({**HOTPOT, "supporting_facts": facts}).instance.support_ids is None
+    assert multi_hop.convert_hotpot_record({**HOTPOT, "supporting_facts": facts}).instance.support_ids is None
 
 
 def test_ids_of_other_passages_survive_a_blank_one():
     record = {**HOTPOT, "context": [HOTPOT["context"][0], ["Moon", [" ", ""]], HOTPOT["context"][2]]}
-    converted = hotpot.convert_hotpot_record(record)
+    converted = multi_hop.convert_hotpot_record(record)
     assert [passage.id for passage in converted.instance.evidence] == ["0", "2"]
     assert converted.instance.support_ids == ("0", "2")
     assert converted.repairs == (conversion.PASSAGE_BLANK,)
@@ -62,28 +62,28 @@ def test_ids_of_other_passages_survive_a_blank_one():
 
 def test_a_derived_id_follows_from_question_and_evidence_alone():
     bare = {key: value for key, value in HOTPOT.items() if key != "_id"}
-    derived = hotpot.convert_hotpot_record(bare).instance.id
-    assert hotpot.convert_hotpot_record({**bare, "answer": "Bob", "type": "bridge"}).instance.id == derived
-    assert hotpot.convert_hotpot_record({**bare, "question": "Why?"}).instance.id != derived
+    derived = multi_hop.convert_hotpot_record(bare).instance.id
+    assert multi_hop.convert_hotpot_record({**bare, "answer": "Bob", "type": "bridge"}).instance.id == derived
+    assert multi_hop.convert_hotpot_record({**bare, "question": "Why?"}).instance.id != derived
 
 
 def test_two_wiki_joins_sentences_by_one_blank_and_counts_triples_as_hops():
     record = {**TWO_WIKI, "context": [["Bridge", ["Ada.", "Built."]], ["Town", ["A town."]]]}
-    instance = two_wiki.convert_two_wiki_record(record).instance
+    instance = multi_hop.convert_two_wiki_record(record).instance
     assert instance.evidence[0].text == "Ada. Built."
     assert (instance.hops, instance.kind, instance.benchmark) == (2, "compositional", "2WikiMultiHopQA")
 
 
 def test_two_wiki_triples_may_be_a_table():
     table = {"fact": ["a", "c"], "relation": ["b", "d"], "entity": ["c", "e"]}
-    assert two_wiki.convert_two_wiki_record({**TWO_WIKI, "evidences": table}) == two_wiki.convert_two_wiki_record(
+    assert multi_hop.convert_two_wiki_record({**TWO_WIKI, "evidences": table}) == multi_hop.convert_two_wiki_record(
         TWO_WIKI
     )
 
 
 def test_two_wiki_test_split_has_no_reference_and_no_support():
     assert detect_record_layout(TWO_WIKI_TEST) is RecordLayout.TWO_WIKI
-    instance = two_wiki.convert_two_wiki_record(TWO_WIKI_TEST).instance
+    instance = multi_hop.convert_two_wiki_record(TWO_WIKI_TEST).instance
     assert (instance.reference_answer, instance.support_ids, instance.hops) == (None, None, None)
 
 
@@ -94,10 +94,10 @@ def test_two_wiki_accepts_aliases_and_demonyms(tmp_path):
         {"Q_id": "Q1", "aliases": ["Eve"], "demonyms": []},
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
-    known = two_wiki.read_wikidata_aliases(path)
-    assert two_wiki.convert_two_wiki_record(TWO_WIKI, known).instance.accepted_answers == ("Ada", "Lady L.", "Adan")
-    assert two_wiki.convert_two_wiki_record({**TWO_WIKI, "answer_id": None}, known).instance.aliases == ()
-    assert two_wiki.convert_two_wiki_record({**TWO_WIKI, "answer_id": "Q404"}, known).instance.aliases == ()
+    known = multi_hop.read_wikidata_aliases(path)
+    assert multi_hop.convert_two_wiki_record(TWO_WIKI, known).instance.accepted_answers == ("Ada", "Lady L.", "Adan")
+    assert multi_hop.convert_two_wiki_record({**TWO_WIKI, "answer_id": None}, known).instance.aliases == ()
+    assert multi_hop.convert_two_wiki_record({**TWO_WIKI, "answer_id": "Q404"}, known).instance.aliases == ()
 
 
 @pytest.mark.parametrize(
@@ -112,24 +112,24 @@ def test_a_broken_alias_file_is_named(tmp_path, text, problem):
     path = tmp_path / "id_aliases.json"
     path.write_text(text)
     with pytest.raises(RecordError, match=f"id_aliases.json {problem}"):
-        two_wiki.read_wikidata_aliases(path)
+        multi_hop.read_wikidata_aliases(path)
 
 
 def test_musique_test_split_is_known_by_its_id():
-    instance = musique.convert_musique_record(MUSIQUE_TEST).instance
+    instance = multi_hop.convert_musique_record(MUSIQUE_TEST).instance
     assert (instance.kind, instance.hops, instance.support_ids) == ("3hop1", 3, None)
     assert [passage.id for passage in instance.evidence] == ["4", "9"]
     assert instance.reference_answer is None
 
 
 def test_musique_hops_come_from_the_decomposition_first():
-    assert musique.convert_musique_record({**MUSIQUE_TEST, "question_decomposition": [{}, {}]}).instance.hops == 2
-    assert musique.convert_musique_record({**MUSIQUE_TEST, "id": "mine"}).instance.hops is None
+    assert multi_hop.convert_musique_record({**MUSIQUE_TEST, "question_decomposition": [{}, {}]}).instance.hops == 2
+    assert multi_hop.convert_musique_record({**MUSIQUE_TEST, "id": "mine"}).instance.hops is None
 
 
 def test_musique_aliases_leave_out_blanks_repeats_and_the_answer():
     record = {**MUSIQUE_TEST, "answer": "Ada", "answer_aliases": ["Ada", "", "A. L.", "A. L."]}
-    assert musique.convert_musique_record(record).instance.aliases == ("A. L.",)
+    assert multi_hop.convert_musique_record(record).instance.aliases == ("A. L.",)
 
 
 TABLES = {

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from eclose.benchmarks import hotpot, musique, two_wiki
+from eclose.benchmarks import multi_hop
 from eclose.benchmarks.import_settings import ImportSettings
 from eclose.benchmarks.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout
 from eclose.benchmarks.load import detect_file_layout, scan_instances, scan_recorded_responses
@@ -197,7 +197,7 @@ def test_one_table_holds_every_benchmark():
     assert set(BENCHMARK_LOADERS) == {
         layout for layout in RecordLayout if layout not in others and layout.trace_dialect is None
     }
-    converters = (hotpot.convert_hotpot_record, two_wiki.convert_two_wiki_record, musique.convert_musique_record)
+    converters = (multi_hop.convert_hotpot_record, multi_hop.convert_two_wiki_record, multi_hop.convert_musique_record)
     assert tuple(loader.load_converter() for loader in BENCHMARK_LOADERS.values()) == converters
-    names = (hotpot.HOTPOT_BENCHMARK, two_wiki.TWO_WIKI_BENCHMARK, musique.MUSIQUE_BENCHMARK)
+    names = (multi_hop.HOTPOT_BENCHMARK, multi_hop.TWO_WIKI_BENCHMARK, multi_hop.MUSIQUE_BENCHMARK)
     assert tuple(loader.name for loader in BENCHMARK_LOADERS.values()) == names

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from eclose.benchmarks import hotpot
+from eclose.benchmarks import multi_hop
 from eclose.benchmarks.conversion import ID_DERIVED
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_file_layout, scan_instances
@@ -93,7 +93,7 @@ def test_both_hotpot_layouts_give_the_same_instance(qa):
             "context": as_table(record["context"], "title", "sentences"),
             "supporting_facts": as_table(record["supporting_facts"], "title", "sent_id"),
         }
-        assert hotpot.convert_hotpot_record(table) == hotpot.convert_hotpot_record(record)
+        assert multi_hop.convert_hotpot_record(table) == multi_hop.convert_hotpot_record(record)
 
 
 def test_two_wiki_passages_equal_the_corpus(shared_data):

@@ -21,7 +21,7 @@ from tests.world.serving import registry
 
 from eclose.calls import prices
 from eclose.calls.budget import BudgetSpent, CostEstimate, RunBudget, estimate_cost
-from eclose.calls.cache import CallAccounts, IntentRecordingModel, OutcomeRecordingModel
+from eclose.calls.cache import CallAccounts, PaidOnceModel
 from eclose.calls.prices import (
     ModelPrice,
     find_listed_price,
@@ -31,7 +31,7 @@ from eclose.calls.prices import (
     to_millionths,
 )
 from eclose.calls.rate_limit import AdaptiveLimiter, RateLimits
-from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, RetryPolicy
+from eclose.calls.retry import CircuitBreaker, RetryingModel, RetryPolicy, SendingGate
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, TokenUsage
 from eclose.models.openai.failures import CallFailure, CallFailureKind
@@ -88,12 +88,11 @@ class Dicey:
         return reply
 
 
-def paying(
-    model: Any, ledger: Ledger, budget: RunBudget, count: TokenCount, price: ModelPrice = ONE
-) -> OutcomeRecordingModel:
-    """The layers that keep to a budget, without a queue between them."""
-    books = CallAccounts(ledger, price, budget, count)
-    return OutcomeRecordingModel(IntentRecordingModel(model, books), books)
+def paying(model: Any, ledger: Ledger, budget: RunBudget, count: TokenCount, price: ModelPrice = ONE) -> PaidOnceModel:
+    """A model that keeps to a budget."""
+    limiter = AdaptiveLimiter(RateLimits(start=1_000, ceiling=1_000))
+    gate = SendingGate(limiter, CircuitBreaker(RetryPolicy(), limiter))
+    return PaidOnceModel(model, CallAccounts(ledger, price, budget, count), gate)
 
 
 async def spend(place: Path | str, run: str, cap: int, calls: list[tuple[int, int, int, str]]) -> None:
@@ -288,8 +287,7 @@ def test_against_the_bill_of_the_world(tmp_path):
             books = CallAccounts(ledger, PRICE, RunBudget(cap))
             policy, limiter = RetryPolicy(first_wait=0.01), AdaptiveLimiter(RateLimits(start=16))
             breaker = CircuitBreaker(policy, limiter)
-            limited = RateLimitedModel(IntentRecordingModel(model, books), limiter, breaker)
-            asked = RetryingModel(OutcomeRecordingModel(limited, books), breaker, policy)
+            asked = RetryingModel(PaidOnceModel(model, books, SendingGate(limiter, breaker)), breaker, policy)
             calls = [asked.complete(request(f"one two {n}", decoding=Decoding(max_tokens=20))) for n in range(40)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             totals = server.bill()["totals"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -10,19 +11,18 @@ from tests.store.postgres import DATABASES, fresh_database
 
 from eclose.calls.budget import RunBudget
 from eclose.calls.cache import (
-    CachedModel,
     CallAccounts,
-    IntentRecordingModel,
     NotRecordedError,
-    OutcomeRecordingModel,
-    build_replay_model,
+    PaidOnceModel,
+    ReplayModel,
     compute_call_key,
     decode_stored_reply,
     encode_stored_answer,
 )
 from eclose.calls.client import CallSettings, connect_model
 from eclose.calls.prices import ModelPrice
-from eclose.calls.retry import ServiceDown
+from eclose.calls.rate_limit import AdaptiveLimiter
+from eclose.calls.retry import CircuitBreaker, RetryPolicy, SendingGate, ServiceDown
 from eclose.models.interface import (
     CallContext,
     Decoding,
@@ -32,9 +32,10 @@ from eclose.models.interface import (
     Request,
     TokenLogprob,
     TokenUsage,
+    identify_request,
 )
 from eclose.models.openai.failures import CallFailure, CallFailureKind
-from eclose.store.ledger.ledger import Ledger
+from eclose.store.ledger.ledger import CallIntent, Ledger
 
 ASKED = Request(({"role": "user", "content": "Who?"},), Decoding(max_tokens=10))
 SAID = Reply("Jewison", FinishReason.STOP, TokenUsage(5, 2), (TokenLogprob("J", -0.1, (("J", -0.1), ("K", -2.0))),))
@@ -77,9 +78,10 @@ def using(where, work, *answers, price=PRICE):
 
 
 def recorded(model, ledger, price=None, cap=None):
-    """The layers around a model, without a queue between them."""
+    """A model whose calls are paid once."""
     books = CallAccounts(ledger, price, RunBudget(cap))
-    return CachedModel(OutcomeRecordingModel(IntentRecordingModel(model, books), books), ledger)
+    limiter = AdaptiveLimiter()
+    return PaidOnceModel(model, books, SendingGate(limiter, CircuitBreaker(RetryPolicy(), limiter)))
 
 
 def asking(*requests):
@@ -224,6 +226,37 @@ def test_workers_that_ask_the_same_at_the_same_time_go_on_with_one_answer():
     assert (sent, orphans) == (1, [])
 
 
+def test_unusable_answer_that_another_process_paid_for_is_raised_and_not_counted_again(where):
+    class AnsweredMeanwhile(SendingGate):
+        """While a request waits for its turn, another process gets its answer."""
+
+        failures = 0
+
+        @asynccontextmanager
+        async def enter(self, _request):
+            await self.ledger.intend(CallIntent(key, identify_request("house/model", ASKED), "judge", "r1"))
+            await self.ledger.settle(encode_stored_answer(key, failure(CallFailureKind.INVALID, reply=SAID), cost=7))
+            try:
+                yield
+            except CallFailure:
+                self.failures += 1
+                raise
+
+    key = compute_call_key("house/model", ASKED)
+
+    async def main():
+        async with Ledger.open(where, run="a") as ledger:
+            limiter, budget = AdaptiveLimiter(), RunBudget(None)
+            gate = AnsweredMeanwhile(limiter, CircuitBreaker(RetryPolicy(), limiter))
+            gate.ledger = ledger
+            model = PaidOnceModel(Script(), CallAccounts(ledger, PRICE, budget), gate)
+            with pytest.raises(CallFailure) as raised:
+                await model.complete(ASKED)
+            return raised.value.kind, gate.failures, (budget.spent, budget.reserved, budget.assumed)
+
+    assert asyncio.run(main()) == (CallFailureKind.INVALID, 0, (0, 0, 0))
+
+
 def test_what_waits_in_the_queue_is_not_noted(where):
     """A process that is killed leaves no more behind than what it had under way."""
     noted = []
@@ -284,7 +317,7 @@ def test_a_replay_asks_nobody(where):
 
     async def main():
         async with Ledger.open(where, run="b") as ledger:
-            model = build_replay_model(Script.name, ledger)
+            model = ReplayModel(Script.name, ledger)
             reply = await model.complete(ASKED)
             with pytest.raises(NotRecordedError, match="no reply to sha256:"):
                 await model.complete(replace(ASKED, replica=1))

@@ -18,7 +18,7 @@ from tests.models.openai.test_endpoint import VERDICT, completion, endpoint, req
 from tests.world.serving import registry
 
 from eclose.calls.rate_limit import AdaptiveLimiter, RateLimits
-from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, RetryPolicy, ServiceDown
+from eclose.calls.retry import CircuitBreaker, RetryingModel, RetryPolicy, SendingGate, ServiceDown
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import FinishReason, Reply, Request, TokenUsage
 from eclose.models.openai.failures import CallFailure, CallFailureKind
@@ -59,11 +59,24 @@ def always(kind: CallFailureKind) -> Callable[[int], CallFailure | Reply]:
     return lambda _: failure(kind)
 
 
+class GatedModel:
+    """A model behind a gate, as ``PaidOnceModel`` is."""
+
+    def __init__(self, model: Any, gate: SendingGate) -> None:
+        self.name, self._model, self._gate = model.name, model, gate
+
+    async def complete(self, request: Request) -> Reply:
+        async with self._gate.enter(request):
+            reply = await self._model.complete(request)
+            self._gate.record_success()
+            return reply
+
+
 def retrying(model, policy=None, limiter=None, **more):
     """Put retries, breaker and rate limit around a model."""
     policy, limiter = policy or RetryPolicy(), limiter or AdaptiveLimiter()
     breaker = CircuitBreaker(policy, limiter)
-    return RetryingModel(RateLimitedModel(model, limiter, breaker), breaker, policy, **more)
+    return RetryingModel(GatedModel(model, SendingGate(limiter, breaker)), breaker, policy, **more)
 
 
 def patient(model: Script, **settings: Any) -> RetryingModel:

@@ -29,7 +29,7 @@ from eclose.calls.client import CallSettings
 from eclose.cli.shared.progress import ProgressLine
 from eclose.core.response import Response
 from eclose.store.records.jsonl import read_records, unwrap_records, write_records
-from eclose.store.records.sorted_spool import SortedSpool
+from eclose.store.records.seen_ids import SortedSpool
 from eclose.store.runs.runner import RunProgress
 from eclose.world.server.chat_requests import BadRequest
 from eclose.world.server.faults import ServerBehaviour

@@ -8,8 +8,7 @@ import pytest
 
 from eclose.construction.roles import describe_objections, parse_check_reply
 from eclose.core.family import FamilyFinding
-from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
-from eclose.protocol.construction import ROLE_REPLY_SCHEMAS, ConstructionRole
+from eclose.protocol.construction import ACCEPTANCE_CONDITIONS, ROLE_REPLY_SCHEMAS, ConstructionRole
 from eclose.protocol.structured import InconsistentReplyError
 
 JUDGING = [role for role in ConstructionRole if not role.constructs]

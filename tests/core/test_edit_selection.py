@@ -7,7 +7,7 @@ from itertools import islice, permutations
 import pytest
 
 from eclose import EvidenceEdit, Family, Instance, Passage, QuestionEdit, Trace, View, ViewKind
-from eclose.core.edit_selection import draw_edit, select_fixed_edit
+from eclose.core.family import draw_edit, select_fixed_edit
 from eclose.errors import UserError
 from eclose.world.make.families import make_world_families
 

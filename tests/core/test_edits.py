@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eclose.benchmarks.load import scan_instances
+from eclose.core.answers import TextSpan
 from eclose.core.edits import (
     EditedPassage,
     EditedText,
@@ -25,7 +26,6 @@ from eclose.core.edits import (
     find_leftover_values,
 )
 from eclose.core.instance import Passage
-from eclose.core.text_match import TextSpan
 from eclose.store.records.jsonl import unwrap_records
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

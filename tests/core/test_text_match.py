@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.growth import grows_in_proportion
 
-from eclose.core.text_match import (
+from eclose.core.answers import (
     TextSpan,
     equal_up_to_spelling,
     find_exact_spans,

@@ -22,7 +22,7 @@ from eclose.detection.overlap import TextControl
 from eclose.detection.scores import DetectorBand, DetectorKind
 from eclose.detection.study_statistics import DetectorIdentity, StudyGroup, StudySettings
 from eclose.errors import UserError
-from eclose.stats.resampling import StratifiedDesign
+from eclose.stats.bootstrap import StratifiedDesign
 
 FEW = StudySettings(resamples=20)
 

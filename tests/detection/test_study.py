@@ -23,8 +23,8 @@ from eclose.detection.study_statistics import (
     list_study_groups,
 )
 from eclose.errors import SettingError, UserError
+from eclose.stats.bootstrap import StratifiedDesign
 from eclose.stats.ranking import assign_folds
-from eclose.stats.resampling import StratifiedDesign
 
 FEW = StudySettings(resamples=25)
 MEMBERS = {

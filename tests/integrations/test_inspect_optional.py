@@ -8,13 +8,14 @@ import sys
 import pytest
 
 from eclose.errors import UserError
-from eclose.integrations.inspect import import_log, model
+from eclose.integrations.inspect import import_log
+from eclose.models import inspect_model
 
 
 def test_neither_the_package_nor_its_commands_import_inspect():
     program = (
         "import sys, eclose, eclose.cli.main, eclose.integrations.inspect.import_log; "
-        "import eclose.integrations.inspect.model; "
+        "import eclose.models.inspect_model; "
         "print([name for name in sys.modules if name.split('.')[0] == 'inspect_ai'])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -22,6 +23,6 @@ def test_neither_the_package_nor_its_commands_import_inspect():
 
 
 def test_a_missing_inspect_is_a_sentence(monkeypatch, tmp_path):
-    monkeypatch.setattr(model, "find_spec", lambda _: None)
+    monkeypatch.setattr(inspect_model, "find_spec", lambda _: None)
     with pytest.raises(UserError, match=r"pip install 'eclose\[inspect\]'"):
         import_log.import_inspect_log(tmp_path / "a.eval", tmp_path / "out")

@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
-from eclose.benchmarks.common_questions import load_eligibility_test
+from eclose.benchmarks.sampling import load_eligibility_test
 from eclose.cli.main import app
 from eclose.core.judgment import NO_REFERENCE_REASON, Ineligibility, QuestionScreening
 from eclose.judging.screen_questions import screen_question

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eclose.core.judgment import NO_TRACE_REASON, REFERENCE_FREE_REASON, Criterion, Judgment
-from eclose.judging.unjudged_labels import MissingLabelCount, count_unjudged_labels
+from eclose.judging.run import MissingLabelCount, count_unjudged_labels
 
 L, K = Criterion.LOCAL_SOUNDNESS, Criterion.COMPLETENESS
 

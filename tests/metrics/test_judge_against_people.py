@@ -16,8 +16,8 @@ from eclose.metrics.judge_against_people import (
     encode_rate_hits,
     validate_judge,
 )
-from eclose.metrics.judges_compared import TwoJudgesCase, compare_judges
 from eclose.metrics.rates import compute_metric_rate
+from eclose.metrics.repeat_consistency import TwoJudgesCase, compare_judges
 from eclose.stats.intervals import Estimate, Interval
 
 L, A, C, K, ACC, G, TRR, LGG = JudgedLabel

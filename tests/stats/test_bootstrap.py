@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.stats import coefficients as stat
-from eclose.stats import resampling
+from eclose.stats import bootstrap as resampling
 from eclose.stats.bootstrap import (
     SettingScores,
+    StratifiedDesign,
+    bootstrap,
     bootstrap_rates,
     bootstrap_setting_means,
-    bootstrap_tables,
     bootstrap_weighted_rates,
     paired_hierarchical_design,
     pooled_questions_design,
@@ -24,7 +24,6 @@ from eclose.stats.ranking import (
     resampled_held_out_rates,
     resampled_recalls,
 )
-from eclose.stats.resampling import StratifiedDesign, bootstrap
 
 from . import loops
 
@@ -69,28 +68,6 @@ def test_rates_resampled_by_cluster(seed, strata):
     np.testing.assert_allclose(replicates.values, expected, **CLOSE)
 
 
-@seeds
-@pytest.mark.parametrize("strata", [None, DATASETS])
-def test_tables_resampled_by_cluster(seed, strata):
-    cluster = np.concatenate([np.arange(10), rng(seed).integers(10, size=40)])
-    first, second = rng(seed).integers(2, size=(2, 50))
-    tables = stat.judge_pair_tables(first, second, 2)
-    statistics = [stat.raw_agreement, stat.specific_agreement(0), stat.failure_rate_difference]
-    replicates = bootstrap_tables(tables, cluster, statistics, rng=rng(seed), resamples=RESAMPLES, strata=strata)
-    for values, row in zip(
-        replicates.draws, loops.drawn(strata or StratifiedDesign.single(10), seed, RESAMPLES), strict=True
-    ):
-        pairs = [(first[case], second[case]) for case in cases_of(cluster, loops.expanded(row))]
-        zeros = [sum(pair[judge] == 0 for pair in pairs) for judge in (0, 1)]
-        expected = [
-            sum(a == b for a, b in pairs) / len(pairs),
-            2 * sum(a == b == 0 for a, b in pairs) / sum(zeros),
-            (zeros[1] - zeros[0]) / len(pairs),
-        ]
-        np.testing.assert_allclose(values, expected, **CLOSE)
-    assert replicates.values[0] == pytest.approx((first == second).mean(), abs=1e-12)
-
-
 def test_a_groups_own_interval_draws_only_questions_of_the_group():
     """A.5: questions are sampled from those represented in the group, whatever their numbers."""
     hits = np.array([[1.0], [0.0], [1.0]])
@@ -100,10 +77,6 @@ def test_a_groups_own_interval_draws_only_questions_of_the_group():
     )
     np.testing.assert_array_equal(numbered.draws, renumbered.draws)
     assert numbered.estimate().undefined == 0
-    tables = stat.judge_pair_tables(np.array([0, 1]), np.array([0, 0]), 2)
-    replicates = bootstrap_tables(tables, np.array([2, 50]), [stat.raw_agreement], rng=rng(0), resamples=200)
-    assert replicates.estimate().undefined == 0
-    assert set(replicates.draws[:, 0]) == {0.0, 0.5, 1.0}
 
 
 def test_strata_draw_all_their_clusters_those_without_a_case_too():

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import beta
 
 from eclose.stats import clustered_rates
-from eclose.stats.clustered_rates import QuestionHitCounts, clustered_rate
+from eclose.stats.clustered_rates import QuestionHitCounts, beta_survival, clustered_rate
 from eclose.stats.coefficients import MISSING_CODE
 
 X = MISSING_CODE
@@ -168,3 +168,16 @@ def test_more_questions_of_the_same_kind_give_a_narrower_interval():
     assert counts.repeated(4) == pytest.approx(four.interval(), abs=2e-3)
     assert counts.repeated(1) == pytest.approx(counts.interval(), abs=2e-3)
     assert QuestionHitCounts(((1, 0, 5),)).repeated(2).high == 1
+
+
+def test_probability_of_a_greater_value_is_scipys():
+    parameters = [(1, 1), (1, 10), (1, 1e5), (1.4, 0.3), (2, 0.05), (3, 3), (97, 4), (4, 97), (950, 51), (5e4, 5e4)]
+    a, b = np.array(parameters).T
+    mean = a / (a + b)
+    x = mean + np.array([[0.01], [0.3], [0.9]]) * (1 - mean)
+    assert beta_survival(x, a, b) == pytest.approx(beta.sf(x, a, b), rel=1e-8, abs=1e-300)
+
+
+def test_probability_that_does_not_converge_is_an_error_and_no_number():
+    with pytest.raises(ArithmeticError, match="incomplete beta function"):
+        beta_survival(0.5 + 1e-9, 1e9, 1e9)

@@ -3,16 +3,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.stats import resampling
-from eclose.stats.bootstrap import paired_hierarchical_design, shared_questions_design
-from eclose.stats.intervals import percentile_interval
-from eclose.stats.resampling import (
+from eclose.stats import bootstrap as resampling
+from eclose.stats.bootstrap import (
     BootstrapReplicates,
     StratifiedDesign,
     bootstrap,
     draw_resample_counts,
+    paired_hierarchical_design,
     resample_block_sizes,
+    shared_questions_design,
 )
+from eclose.stats.intervals import percentile_interval
 
 from . import loops
 

@@ -11,8 +11,7 @@ from tests.traces.files import ANSWER, DOCUMENT, FIXTURES, QUESTION, make_span, 
 
 from eclose.benchmarks.import_settings import CaseSelection, ImportSettings
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.benchmarks.load import detect_file_layout, scan_instances, scan_recorded_responses
-from eclose.benchmarks.trace_cases import scan_trace_cases
+from eclose.benchmarks.load import detect_file_layout, scan_instances, scan_recorded_responses, scan_trace_cases
 from eclose.core.response import SpanRef
 from eclose.errors import SettingError, UserError
 from eclose.traces.selection import resolve_pointer

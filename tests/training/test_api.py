@@ -15,7 +15,7 @@ from tests.training.small import short_families, small_model, small_tokenizer
 
 import eclose
 from eclose.cli.main import app
-from eclose.store.records.families_parquet import write_families_parquet
+from eclose.store.records.families import write_families_parquet
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.world.make.families import make_world_families
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.training.small import short_families, small_tokenizer
 
-from eclose.core.edit_selection import draw_edit, select_fixed_edit
+from eclose.core.family import draw_edit, select_fixed_edit
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.score import ScoringStrategy

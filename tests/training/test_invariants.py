@@ -14,7 +14,7 @@ from peft import get_peft_model
 from tests.likelihood.models import CLASSES
 from tests.training.small import lora, short_families, small_model, small_tokenizer, small_trainer, trajectory
 
-from eclose.core.edit_selection import draw_edit, select_fixed_edit
+from eclose.core.family import draw_edit, select_fixed_edit
 from eclose.likelihood.attention import register_tree_attention
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.render import TokenPathRenderer

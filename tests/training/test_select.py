@@ -7,8 +7,7 @@ from itertools import islice
 
 import pytest
 
-from eclose.core.edit_selection import select_fixed_edit
-from eclose.core.family import ViewKind
+from eclose.core.family import ViewKind, select_fixed_edit
 from eclose.errors import UserError
 from eclose.models.interface import Decoding, FinishReason, Reply, TokenUsage
 from eclose.models.local.chat_template import PromptTooLongError

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eclose.core.edit_selection import select_fixed_edit
-from eclose.core.family import EvidenceEdit, ViewKind
+from eclose.core.family import EvidenceEdit, ViewKind, select_fixed_edit
 from eclose.core.preference_comparisons import ALL_COMPARISONS, Direction, Edge, preference_switches
 from eclose.errors import RecordError, UserError
 from eclose.likelihood.family_scores import FamilyScores, comparison_side_name

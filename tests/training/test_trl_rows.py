@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from eclose.core.edit_selection import select_fixed_edit
+from eclose.core.family import select_fixed_edit
 from eclose.core.response import parse_completion
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.jsonl import encode_json_line

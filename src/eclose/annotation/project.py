@@ -31,9 +31,8 @@ from eclose.store.ledger.database import (
     open_schema,
     url_has_password,
 )
-from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.atomic import AtomicFile, make_private_file, make_private_folder, owner_only
 from eclose.store.records.jsonl import parse_dataclass
-from eclose.store.records.private import make_private_file, make_private_folder, owner_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eclose.calls.client import CallSettings
-from eclose.integrations.inspect.model import INSPECT_PREFIX, InspectModelRef
+from eclose.models.inspect_model import INSPECT_PREFIX, InspectModelRef
 from eclose.models.resolve import ModelRef, find_model_ref
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from eclose.benchmarks.frameworks import holds_conversation, holds_pipeline_output
+from eclose.benchmarks.pipelines import holds_conversation, holds_pipeline_output
 from eclose.errors import RecordError
 from eclose.traces.detection import TraceDialect, detect_trace_dialect
 from eclose.traces.documents import find_documents
@@ -77,7 +77,7 @@ class BenchmarkLoader:
     evidence_key: str
     """Key of a record that holds its passages."""
     converter: str
-    """Module in ``eclose.benchmarks`` and function that converts a record: imported at use, since it is slow to."""
+    """Function in ``multi_hop`` that converts a record: imported at use, since it is slow to."""
     takes_aliases: bool = False
     """Whether the converter takes a table of answer aliases as a second argument."""
     fits: Callable[[Mapping[str, Any]], bool] = lambda _record: True
@@ -85,8 +85,9 @@ class BenchmarkLoader:
 
     def load_converter(self) -> Callable[..., ConvertedRecord]:
         """Import the function that converts a record."""
-        module, function = self.converter.split(".")
-        converter: Callable[..., ConvertedRecord] = getattr(import_module(f"eclose.benchmarks.{module}"), function)
+        converter: Callable[..., ConvertedRecord] = getattr(
+            import_module("eclose.benchmarks.multi_hop"), self.converter
+        )
         return converter
 
 
@@ -97,17 +98,17 @@ BENCHMARK_LOADERS = {
     RecordLayout.HOTPOT: BenchmarkLoader(
         "HotpotQA",
         _PARAGRAPHS_KEY,
-        "hotpot.convert_hotpot_record",
+        "convert_hotpot_record",
         fits=lambda record: not _is_surely_two_wiki(record),
     ),
     RecordLayout.TWO_WIKI: BenchmarkLoader(
         "2WikiMultiHopQA",
         _PARAGRAPHS_KEY,
-        "two_wiki.convert_two_wiki_record",
+        "convert_two_wiki_record",
         takes_aliases=True,
         fits=_may_be_two_wiki,
     ),
-    RecordLayout.MUSIQUE: BenchmarkLoader("MuSiQue", "paragraphs", "musique.convert_musique_record"),
+    RecordLayout.MUSIQUE: BenchmarkLoader("MuSiQue", "paragraphs", "convert_musique_record"),
 }
 """The benchmarks that can be read: detection, conversion and refusals of settings follow from this table."""
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from eclose.benchmarks import agent_traces, conversion, frameworks
+from eclose.benchmarks import agent_traces, conversion, pipelines
 from eclose.benchmarks.conversion import ToolColumnNames
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.core import parse_trace
@@ -61,15 +61,15 @@ LAYOUT_COLUMNS = {
     RecordLayout.LANGCHAIN: ToolColumnNames(
         question=("input", "query", "question"),
         passages=("source_documents", "context", "documents"),
-        reference=frameworks.REFERENCE_COLUMNS,
+        reference=pipelines.REFERENCE_COLUMNS,
         response=("answer", "output", "result", "output_text", "response"),
         steps=("intermediate_steps",),
         documents=True,
     ),
     RecordLayout.LLAMA_INDEX: ToolColumnNames(
-        question=frameworks.QUESTION_COLUMNS,
+        question=pipelines.QUESTION_COLUMNS,
         passages=("source_nodes",),
-        reference=frameworks.REFERENCE_COLUMNS,
+        reference=pipelines.REFERENCE_COLUMNS,
         response=("response", "answer"),
         documents=True,
     ),
@@ -108,9 +108,9 @@ class SystemOutput:
 def convert_tool_record(record: JsonObject, layout: RecordLayout) -> ConvertedRecord:
     """Return a tool's record as an instance, with its response if it has one."""
     if layout is RecordLayout.MESSAGES:
-        return convert_columns(*frameworks.flatten_conversation(record), layout)
+        return convert_columns(*pipelines.flatten_conversation(record), layout)
     if layout is RecordLayout.HAYSTACK:
-        return convert_columns(*frameworks.flatten_pipeline_output(record), layout)
+        return convert_columns(*pipelines.flatten_pipeline_output(record), layout)
     return convert_columns(record, LAYOUT_COLUMNS[layout], layout)
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eclose.calls.budget import POLL_SECONDS, RunBudget, compute_known_cost
 from eclose.calls.prices import ModelPrice
 from eclose.core.identity import canonical_bytes, content_hash, hash_canonical_bytes
 from eclose.errors import RecordError, Resumable, UserError
-from eclose.models.interface import CallKey, ModelWrapper, Reply, Request, identify_request
+from eclose.models.interface import Reply, Request, identify_request
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, CallFailureKind
 from eclose.models.token_estimates import TokenCount, bound_request_usage, bound_token_count
 from eclose.store.ledger.ledger import CallInFlightError, CallIntent, CostCapExceededError, Ledger, LedgerReply
@@ -25,6 +25,7 @@ from eclose.store.records.jsonl import encode_json_line, parse_dataclass
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from eclose.calls.retry import SendingGate
     from eclose.models.interface import ChatModel
 
 
@@ -50,18 +51,6 @@ def compute_call_key(name: str, request: Request) -> str:
     return content_hash(identify_request(name, request))
 
 
-def _key_call(name: str, request: Request) -> CallKey:
-    identity = identify_request(name, request)
-    canonical = canonical_bytes(identity)
-    return CallKey(identity, canonical, hash_canonical_bytes(canonical))
-
-
-def _find_call_key(name: str, request: Request) -> CallKey:
-    """Return the key in the request's context, which the cache sets; compute it where there is none for this model."""
-    call_key = request.context.call_key
-    return call_key if call_key is not None and call_key.identity["model"] == name else _key_call(name, request)
-
-
 def encode_stored_answer(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> LedgerReply:
     """Return a reply or an unusable answer in the form of the ledger."""
     if isinstance(answer, CallFailure):
@@ -82,24 +71,43 @@ def decode_stored_reply(settled: LedgerReply) -> Reply:
     return stored.reply
 
 
-class CachedModel(ModelWrapper):
-    """A ``ChatModel`` that returns replies from the ledger. Concurrent calls of one request wait for one answer."""
+class CallKey(NamedTuple):
+    """Key of a call, with the values that it is the hash of."""
 
-    def __init__(self, model: ChatModel, ledger: Ledger) -> None:
-        super().__init__(model)
+    identity: dict[str, Any]
+    canonical: bytes
+    """Canonical JSON of the identity."""
+    key: str
+    """SHA-256 of the canonical JSON."""
+
+
+class CachedModel:
+    """A ``ChatModel`` that returns replies from the ledger. Concurrent calls of one request wait for one answer.
+
+    A subclass says what becomes of a request without a reply.
+    """
+
+    def __init__(self, name: str, ledger: Ledger) -> None:
+        self.name = name
+        """Name of the model in records and call keys."""
         self._ledger = ledger
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     async def complete(self, request: Request) -> Reply:
         """Return the stored reply, or a new one."""
-        # Always computed anew: the request may be a copy of one that was sent before, with another attempt or replica.
-        call_key = _key_call(self.name, request)
+        identity = identify_request(self.name, request)
+        canonical = canonical_bytes(identity)
+        call_key = CallKey(identity, canonical, hash_canonical_bytes(canonical))
         # The lookup is under the lock, so that a second caller of the same request finds the reply that the first one
         # stored.
         async with self._hold_key(call_key.key):
             if (settled := await self._ledger.find_reply(call_key.key)) is not None:
                 return decode_stored_reply(settled)
-            return await self._model.complete(replace(request, context=replace(request.context, call_key=call_key)))
+            return await self.ask(request, call_key)
+
+    async def ask(self, request: Request, call_key: CallKey, /) -> Reply:
+        """Return the reply to a request that has none in the ledger."""
+        raise NotImplementedError
 
     @asynccontextmanager
     async def _hold_key(self, key: str) -> AsyncIterator[None]:
@@ -113,13 +121,6 @@ class CachedModel(ModelWrapper):
             lock, users = self._locks.pop(key)
             if users > 1:
                 self._locks[key] = lock, users - 1
-
-
-class AnsweredByOtherProcess(Exception):  # noqa: N818 - control flow, not an error
-    """Another process received the reply while this one waited to send the request."""
-
-    def __init__(self, settled: LedgerReply) -> None:
-        self.settled = settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,39 +137,43 @@ class CallAccounts:
         return 0 if self.price is None else self.price.cost(bound_request_usage(request, self.count))
 
 
-class IntentRecordingModel(ModelWrapper):
-    """A ``ChatModel`` that writes the intent of every request before it is sent, and reserves its worst-case cost.
+class PaidOnceModel(CachedModel):
+    """A ``CachedModel`` that sends a request without a reply once, and pays for it once.
 
-    It stands behind the rate limit: waiting requests have no intent yet, so a killed process leaves only its requests
-    in flight as possibly billed.
+    The intent is written behind the rate limit: waiting requests have none yet, so a killed process leaves only its
+    requests in flight as possibly billed. The cost is settled outside of it, so that writing holds no slot.
     """
 
-    def __init__(self, model: ChatModel, accounts: CallAccounts) -> None:
-        super().__init__(model)
+    def __init__(self, model: ChatModel, accounts: CallAccounts, gate: SendingGate) -> None:
+        super().__init__(model.name, accounts.ledger)
+        self._model = model
         self._accounts = accounts
+        self._gate = gate
 
-    async def complete(self, request: Request) -> Reply:
-        """Return the reply; its cost is settled by ``OutcomeRecordingModel``."""
-        key = await self._write_intent(request)
+    async def ask(self, request: Request, call_key: CallKey, /) -> Reply:
+        """Send a request and return the reply after it is on disk."""
+        worst, stored = self._accounts.worst_cost(request), None
         try:
-            return await self._model.complete(request)
-        except CallFailure:
-            raise  # settled by OutcomeRecordingModel, like a reply
-        except Resumable:
-            await self._accounts.ledger.release(key)  # it was not sent
-            raise
-        # Cancelled, or a bug after the request left: the provider may bill it, so its worst case stays in the account.
-        except BaseException:
-            await self._accounts.ledger.break_off(key)
-            raise
+            async with self._gate.enter(request):
+                if (stored := await self._write_intent(request, call_key, worst)) is None:
+                    answer: Reply | CallFailure = await self._send(request, call_key.key)
+                    self._gate.record_success()
+        except CallFailure as failure:
+            # The service failed, so there is no answer to store: a later attempt sends the same key again.
+            if not failure.kind.semantic:
+                await self._close(call_key.key, worst, unpaid=failure.unpaid)
+                raise
+            answer = failure
+        # Decoded here and not above: an unusable answer that another process paid for is no failure of this one's call.
+        return await self._settle(call_key.key, answer, worst) if stored is None else decode_stored_reply(stored)
 
-    async def _write_intent(self, request: Request) -> str:
-        """Write the intent once the budget covers it and no other process has this call in flight; return its key."""
-        context, call_key = request.context, _find_call_key(self.name, request)
-        worst = self._accounts.worst_cost(request)
-        intent = CallIntent(
-            call_key.key, dict(call_key.identity), context.step, context.record_id, worst, call_key.canonical
-        )
+    async def _write_intent(self, request: Request, call_key: CallKey, worst: int) -> LedgerReply | None:
+        """Write the intent once the budget covers it and no other process has this call in flight.
+
+        Returns the reply where another process received it since the ledger was asked for one.
+        """
+        context = request.context
+        intent = CallIntent(call_key.key, call_key.identity, context.step, context.record_id, worst, call_key.canonical)
         ledger, budget = self._accounts.ledger, self._accounts.budget
         while True:
             try:
@@ -181,40 +186,28 @@ class IntentRecordingModel(ModelWrapper):
             except CallInFlightError:
                 await asyncio.sleep(POLL_SECONDS)
             except RecordError:
-                # The ledger refuses an intent for a call that has a reply: another process answered it since the cache
-                # looked.
                 if (settled := await ledger.find_reply(call_key.key)) is None:
                     raise
-                raise AnsweredByOtherProcess(settled) from None
+                return settled
             else:
                 if account is not None:
                     # In the order of the commits: a settlement is awaited through a shield, so its own change of the
                     # sums would come one turn of the loop after totals that include it, and count it twice.
                     asyncio.get_running_loop().call_soon(budget.update, account)
-                return call_key.key
+                return None
 
-
-class OutcomeRecordingModel(ModelWrapper):
-    """A ``ChatModel`` that writes the outcome of every sent request to the ledger and settles its cost."""
-
-    def __init__(self, model: ChatModel, accounts: CallAccounts) -> None:
-        super().__init__(model)
-        self._accounts = accounts
-
-    async def complete(self, request: Request) -> Reply:
-        """Return the reply after it is on disk."""
-        key, worst = _find_call_key(self.name, request).key, self._accounts.worst_cost(request)
+    async def _send(self, request: Request, key: str) -> Reply:
         try:
-            answer: Reply | CallFailure = await self._model.complete(request)
-        except AnsweredByOtherProcess as other:
-            return decode_stored_reply(other.settled)
-        except CallFailure as failure:
-            # The service failed, so there is no answer to store: a later attempt sends the same key again.
-            if not failure.kind.semantic:
-                await self._close(key, worst, unpaid=failure.unpaid)
-                raise
-            answer = failure
-        return await self._settle(key, answer, worst)
+            return await self._model.complete(request)
+        except CallFailure:
+            raise  # settled like a reply, or closed
+        except Resumable:
+            await self._accounts.ledger.release(key)  # it was not sent
+            raise
+        # Cancelled, or a bug after the request left: the provider may bill it, so its worst case stays in the account.
+        except BaseException:
+            await self._accounts.ledger.break_off(key)
+            raise
 
     async def _close(self, key: str, worst: int, *, unpaid: bool) -> None:
         """Write the end of a request without an answer: released where it is certainly unpaid, else interrupted."""
@@ -250,20 +243,12 @@ class NotRecordedError(UserError):
     """A replay needs a reply that is not in the ledger."""
 
 
-class _MissingModel:
-    """The innermost model of a replay, which raises: a call reaches it only where the ledger has no reply."""
+class ReplayModel(CachedModel):
+    """A model that answers from the ledger alone."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    async def complete(self, request: Request) -> Reply:
-        key = compute_call_key(self.name, request)
+    async def ask(self, _request: Request, call_key: CallKey, /) -> Reply:
+        """Raise: the ledger has no reply."""
         raise NotRecordedError(
-            f"{self.name}: the ledger has no reply to {key}, and --replay sends nothing. Run without --replay first, "
-            "or use the settings of the earlier run."
+            f"{self.name}: the ledger has no reply to {call_key.key}, and --replay sends nothing. Run without --replay "
+            "first, or use the settings of the earlier run."
         )
-
-
-def build_replay_model(name: str, ledger: Ledger) -> CachedModel:
-    """Return a model that answers from the ledger alone."""
-    return CachedModel(_MissingModel(name), ledger)

@@ -1,17 +1,7 @@
 """Connect a model: the layers around its endpoint that make calls safe, resumable and limited.
 
-A request passes them from the outside in::
-
-    RetryingModel               retries failures; the circuit breaker stops the run
-      CachedModel               returns replies from the ledger; one call per key at a time
-        OutcomeRecordingModel   writes the reply and its cost to the ledger before it is returned
-          RateLimitedModel      waits for a free slot and for the rate limits
-            IntentRecordingModel    writes the intent and reserves the worst-case cost, in one transaction
-              endpoint              sends the request once
-
-The intent is written inside the rate limit: requests in the queue are not yet journaled, so a killed process leaves
-only its requests in flight as possibly billed. The cost is settled outside of it, so that writing to the ledger holds
-no slot.
+A request passes two of them: ``RetryingModel`` repeats a failed request until the circuit breaker stops the run, and
+``PaidOnceModel`` reads from top to bottom what becomes of one attempt.
 """
 
 from __future__ import annotations
@@ -22,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.calls.budget import RunBudget
-from eclose.calls.cache import CachedModel, CallAccounts, IntentRecordingModel, OutcomeRecordingModel
+from eclose.calls.cache import CallAccounts, PaidOnceModel
 from eclose.calls.prices import USD, find_listed_price, read_price_currency, read_prices, to_millionths
 from eclose.calls.rate_limit import AdaptiveLimiter, RateLimits
-from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, RetryPolicy
+from eclose.calls.retry import CircuitBreaker, RetryingModel, RetryPolicy, SendingGate
 from eclose.errors import SettingError
 from eclose.models.openai.endpoint import EndpointLimits, find_model_route, open_endpoint
 
@@ -126,10 +116,8 @@ async def connect_model(
     # The breaker knows the limiter, to let waiting requests pass when it opens; they then meet its error.
     limiter = AdaptiveLimiter(settings.rate_limits)
     breaker = CircuitBreaker(policy, limiter)
-    journaled = IntentRecordingModel(model, accounts)
-    limited = RateLimitedModel(journaled, limiter, breaker)
-    cached = CachedModel(OutcomeRecordingModel(limited, accounts), ledger)
-    return ModelConnection(RetryingModel(cached, breaker, policy), budget, limiter)
+    paid = PaidOnceModel(model, accounts, SendingGate(limiter, breaker))
+    return ModelConnection(RetryingModel(paid, breaker, policy), budget, limiter)
 
 
 async def load_run_budget(ledger: Ledger, settings: CallSettings) -> RunBudget:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.calls.cache import compute_call_key
 from eclose.models.interface import Request, TokenUsage
-from eclose.models.prefix_cache import PromptPrefixCache
-from eclose.models.token_estimates import TokenCount, bound_request_usage, bound_token_count
+from eclose.models.token_estimates import PromptPrefixCache, TokenCount, bound_request_usage, bound_token_count
 from eclose.protocol.structured import inline_schema_definitions
 from eclose.store.records.seen_ids import SeenIds
 

@@ -80,12 +80,12 @@ class LedgerDeletion:
 
 def find_damaged_calls(where: Path | str) -> LedgerDeletion:
     """Return the calls and runs with a damaged row."""
-    damage = find_ledger_damage(where)
+    calls, runs, lost = find_ledger_damage(where)
     # A damaged row without a readable call or run cannot be matched with the rows that depend on it.
-    if damage.lost:
-        raise UserError(f"{damage.lost} damaged rows belong to no known call. Restore the ledger from a copy.")
-    runs = {run for call in read_ledger_calls(where) if call.key in damage.calls for run in call.runs}
-    return LedgerDeletion(damage.calls, damage.runs | runs)
+    if lost:
+        raise UserError(f"{lost} damaged rows belong to no known call. Restore the ledger from a copy.")
+    runs |= {run for call in read_ledger_calls(where) if call.key in calls for run in call.runs}
+    return LedgerDeletion(frozenset(calls), frozenset(runs))
 
 
 def find_refused_calls(where: Path | str) -> LedgerDeletion:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.models.token_estimates import bound_request_usage, estimate_token_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from eclose.calls.rate_limit import AdaptiveLimiter
     from eclose.models.interface import ChatModel, Reply, Request
@@ -165,33 +165,35 @@ class _Failures:
     """Time of its first service failure."""
 
 
-class RateLimitedModel(ModelWrapper):
-    """A ``ChatModel`` that sends when the limiter allows it, unless the breaker is open by then."""
+class SendingGate:
+    """Admits requests when the limiter allows it, unless the breaker is open by then, and tells both how they ended."""
 
-    def __init__(self, model: ChatModel, limiter: AdaptiveLimiter, breaker: CircuitBreaker) -> None:
-        super().__init__(model)
+    def __init__(self, limiter: AdaptiveLimiter, breaker: CircuitBreaker) -> None:
         self._limiter = limiter
         self._breaker = breaker
 
-    async def complete(self, request: Request) -> Reply:
-        """Return the reply once the request has had its turn."""
+    @asynccontextmanager
+    async def enter(self, request: Request) -> AsyncIterator[None]:
+        """Hold a slot for a request; record a ``CallFailure`` that ends the block."""
         # Tokens are counted only where a limit needs them: counting reads the whole prompt.
         metered = self._limiter.limits.tokens_per_minute is not None
         async with self._limiter.slot(_count_tokens(request) if metered else 0):
             self._breaker.check()  # after the queue: nothing is sent once the breaker is open
             try:
-                reply = await self._model.complete(request)
+                yield
             except CallFailure as failure:
                 self._limiter.record_failure(failure)
                 self._breaker.record_failure(failure)
                 raise
-            self._limiter.record_success()
-            self._breaker.record_success()
-            return reply
+
+    def record_success(self) -> None:
+        """Record that the service answered."""
+        self._limiter.record_success()
+        self._breaker.record_success()
 
 
 class RetryingModel(ModelWrapper):
-    """A ``ChatModel`` that retries failures. One per model; the breaker is shared with its ``RateLimitedModel``."""
+    """A ``ChatModel`` that retries failures. One per model; the breaker is shared with its ``SendingGate``."""
 
     def __init__(
         self,

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 import eclose
 from eclose.calls.batch.prefetch import BatchRoute, prefetch_replies
 from eclose.calls.batch.run import BatchSettings
-from eclose.calls.cache import build_replay_model
+from eclose.calls.cache import ReplayModel
 from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_run_budget
 from eclose.errors import SettingError
-from eclose.models.adapter_effect import refuse_ineffective_adapter
+from eclose.models.adapter_recipe import refuse_ineffective_adapter
 from eclose.models.interface import CallContext, ChatModel, ModelWrapper, Reply, Request
 from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, index_models_by_name
 from eclose.store.ledger.database import WriterLock, is_database_url
@@ -28,9 +28,8 @@ from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.folder import RUN_LEDGER_FILE
 from eclose.store.runs.manifest import Manifest
-from eclose.store.runs.runner import JobRunner, RecordJob
+from eclose.store.runs.runner import JobRunner, RecordJob, list_earlier_versions, write_run_results
 from eclose.store.runs.step import PipelineStep
-from eclose.store.runs.write_results import list_earlier_versions, write_run_results
 
 if TYPE_CHECKING:
     from eclose.calls.prices import ModelPrice
@@ -166,8 +165,7 @@ async def run_models_on_records(
             for connection in connections.values():
                 connection.budget.update(account)
         models = [
-            build_replay_model(ref.name, ledger) if options.replay else connections[ref.name].model
-            for ref in run.model_refs
+            ReplayModel(ref.name, ledger) if options.replay else connections[ref.name].model for ref in run.model_refs
         ]
         with run.open_records() as records:
             # The files were hashed before; a file that changed until it was opened would be recorded under the wrong
@@ -302,23 +300,10 @@ async def _open_model(ref: ModelRef, calls: CallSettings, ledger: Ledger, stack:
     if isinstance(ref, ServedModelRef) and ref.base is not None:
         base_ref = ref.base_ref()
         base = await stack.enter_async_context(base_ref.open(deadline=calls.deadline, concurrency=calls.concurrency))
-        price = find_model_price(ref, calls)
-        await refuse_ineffective_adapter(*(_ProbeModel(model, ledger, calls, price) for model in (sender, base)))
+        price, budget = find_model_price(ref, calls), await load_run_budget(ledger, calls)
+        probes = [await connect_model(model, ledger, calls, price=price, budget=budget) for model in (sender, base)]
+        await refuse_ineffective_adapter(*(probe.model for probe in probes))
     return sender
-
-
-class _ProbeModel(ModelWrapper):
-    """A ``ChatModel`` for single calls before a run, each within the budget that the calls before it have left."""
-
-    def __init__(self, model: ChatModel, ledger: Ledger, calls: CallSettings, price: ModelPrice | None) -> None:
-        super().__init__(model)
-        self._ledger = ledger
-        self._calls = calls
-        self._price = price
-
-    async def complete(self, request: Request) -> Reply:
-        connection = await connect_model(self._model, self._ledger, self._calls, price=self._price)
-        return await connection.model.complete(request)
 
 
 def find_model_price(model: ModelRef, calls: CallSettings) -> ModelPrice | None:

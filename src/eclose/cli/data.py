@@ -25,8 +25,8 @@ from eclose.cli.shared.output import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eclose.benchmarks.characteristics import BenchmarkCharacteristics, Quartiles
     from eclose.benchmarks.load import QuestionFileCheck
+    from eclose.benchmarks.sampling import BenchmarkCharacteristics, Quartiles
     from eclose.core.instance import Instance
     from eclose.store.records.jsonl import ReadRecord
     from eclose.store.runs.step import PipelineStep
@@ -151,7 +151,7 @@ def intersect(
 
     A question that a model did not finish is left out for all, so that every model is measured on the same ones.
     """
-    from eclose.benchmarks.common_questions import (
+    from eclose.benchmarks.sampling import (
         MatchedQuestion,
         find_responses_file,
         load_eligibility_test,
@@ -202,7 +202,7 @@ def stats(
     imported: ImportSettings,
 ) -> None:
     """Print characteristics of the questions: support, distractors, length and types."""
-    from eclose.benchmarks.characteristics import characterize_benchmarks
+    from eclose.benchmarks.sampling import characterize_benchmarks
     from eclose.store.records.jsonl import unwrap_records
 
     rows = characterize_benchmarks(
@@ -297,7 +297,7 @@ def _scan(
 ) -> Iterator[ReadRecord[Instance]]:
     """Return the questions of a file, with the aliases of 2WikiMultiHopQA where given."""
     from eclose.benchmarks.load import scan_instances
-    from eclose.benchmarks.two_wiki import read_wikidata_aliases
+    from eclose.benchmarks.multi_hop import read_wikidata_aliases
 
     # A generator: where the output exists already, neither the aliases nor the questions are read.
     table = read_wikidata_aliases(aliases) if aliases else None

@@ -19,8 +19,8 @@ from eclose.construction.settings import ConstructionStage
 from eclose.construction.split import dataset_of_benchmark
 from eclose.errors import SettingError
 from eclose.models.interface import TokenUsage
-from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
 from eclose.protocol.construction import (
+    ACCEPTANCE_CONDITIONS,
     ROLE_REPLY_SCHEMAS,
     ConstructionRole,
     SourceScreenMaterial,

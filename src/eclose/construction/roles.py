@@ -18,8 +18,13 @@ from eclose.construction.settings import ConstructSettings
 from eclose.core.family import FamilyFinding
 from eclose.core.family_gates import MIN_SUPPORTING_PASSAGES
 from eclose.models.interface import ChatModel
-from eclose.protocol.acceptance import SOUNDNESS_JUDGEMENT, find_objections
-from eclose.protocol.construction import ConstructionRole, TargetCheckMaterial, build_construction_prompt
+from eclose.protocol.construction import (
+    SOUNDNESS_JUDGEMENT,
+    ConstructionRole,
+    TargetCheckMaterial,
+    build_construction_prompt,
+    find_objections,
+)
 from eclose.protocol.structured import InconsistentReplyError
 
 if TYPE_CHECKING:

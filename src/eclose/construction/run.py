@@ -38,8 +38,7 @@ from eclose.core.model_family import same_model_family
 from eclose.errors import SettingError, UserError
 from eclose.models.resolve import ModelRef, find_model_ref, resolve_model_ref
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.records.seen_ids import SeenIds
-from eclose.store.records.sorted_spool import SortedSpool
+from eclose.store.records.seen_ids import SeenIds, SortedSpool
 from eclose.store.runs.folder import CARD_FILE, DEVELOPMENT, FAMILIES_FILE, TRAIN
 from eclose.store.runs.step import PipelineStep
 

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.identity import content_hash
 from eclose.errors import SettingError
 from eclose.models.interface import Decoding
-from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
-from eclose.protocol.construction import ROLE_REPLY_SCHEMAS, ConstructionRole, role_guideline_hash
+from eclose.protocol.construction import (
+    ACCEPTANCE_CONDITIONS,
+    ROLE_REPLY_SCHEMAS,
+    ConstructionRole,
+    role_guideline_hash,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,14 +12,14 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from eclose.core.instance import Passage
-from eclose.core.text_match import (
+from eclose.core.answers import (
     TextSpan,
     equal_up_to_spelling,
     find_exact_spans,
     find_respelled_spans,
     is_whole_word_span,
 )
+from eclose.core.instance import Passage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

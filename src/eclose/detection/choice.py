@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from eclose.core.answers import match_answer
-from eclose.core.text_match import equal_up_to_spelling
+from eclose.core.answers import equal_up_to_spelling, match_answer
 from eclose.detection.calibration import read_calibration
 from eclose.detection.cascade import rank_records
 from eclose.detection.scores import DetectorScore

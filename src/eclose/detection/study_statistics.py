@@ -24,9 +24,8 @@ from eclose.detection.scores import DetectorKind
 from eclose.errors import SettingError
 from eclose.stats import ranking
 from eclose.stats.arrays import Flags, Floats, Indices
-from eclose.stats.bootstrap import bootstrap_rates
+from eclose.stats.bootstrap import BootstrapReplicates, StratifiedDesign, bootstrap, bootstrap_rates
 from eclose.stats.intervals import Estimate
-from eclose.stats.resampling import BootstrapReplicates, StratifiedDesign, bootstrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -20,10 +20,10 @@ from eclose.errors import UserError
 from eclose.metrics.rates import Metric, compute_metric_rates, make_metric_indicators
 from eclose.metrics.summary import UNKNOWN_GROUP, VerdictCounts
 from eclose.stats.arrays import Floats, divide_or_nan, float_or_none, number_distinct_labels
+from eclose.stats.bootstrap import StratifiedDesign, bootstrap
 from eclose.stats.intervals import Estimate, Interval, adjust_level_for_few_units, percentile_interval
 from eclose.stats.rate_correction import PRIOR_CASES
 from eclose.stats.rates import Rate
-from eclose.stats.resampling import StratifiedDesign, bootstrap
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

@@ -44,12 +44,12 @@ from eclose.judged_cases import (
     read_conversion_losses,
     read_judged_cases,
 )
+from eclose.store.records.indexed import RecordIndex, UniqueScan
 from eclose.store.records.json_reader import is_plain_json_lines
 from eclose.store.records.jsonl import ID_REUSED
 from eclose.store.records.seen_ids import hash64
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.parts import get_remote_url, is_in_parts
-from eclose.store.runs.record_index import RecordIndex, UniqueScan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

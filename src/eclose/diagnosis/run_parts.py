@@ -14,9 +14,9 @@ from eclose.core.verdict import Verdict
 from eclose.diagnosis.counts import CountedResponse
 from eclose.errors import SettingError, UserError
 from eclose.judged_cases import EvidenceSufficiency, JudgedCase, JudgedCaseSet
+from eclose.store.records.json_reader import parse_json_object
 from eclose.store.records.jsonl import decode_core_value
 from eclose.store.records.parquet import import_pyarrow
-from eclose.store.records.strict_json import parse_json_object
 from eclose.store.runs.parts import (
     BODIES_FOLDER,
     LABELS_FOLDER,

@@ -18,7 +18,7 @@ from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.errors import SettingError
 from eclose.experiments.plan import Backbone, Plan
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
-from eclose.store.records.strict_json import parse_json_object
+from eclose.store.records.json_reader import parse_json_object
 from eclose.store.runs.folder import FOLDER_MANIFEST, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.step import companion_file_path
 

@@ -27,8 +27,8 @@ from eclose.experiments.forecast import ExperimentForecast, forecast_experiment
 from eclose.experiments.imports import ImportCheck, hash_imports, import_stage, list_imports
 from eclose.experiments.plan import Plan, count_records, parse_plan, read_plan
 from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.json_reader import parse_json_object
 from eclose.store.records.jsonl import parse_dataclass
-from eclose.store.records.strict_json import parse_json_object
 from eclose.store.runs.manifest import hash_file, read_manifest
 
 if TYPE_CHECKING:

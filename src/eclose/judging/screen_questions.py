@@ -21,7 +21,7 @@ from eclose.protocol.disclosure import disclose_for_eligibility
 from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, judge_guideline_hash
 from eclose.protocol.structured import InconsistentReplyError
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.records.sorted_spool import SortedSpool
+from eclose.store.records.seen_ids import SortedSpool
 from eclose.store.runs.folder import SCREENING_FILE
 from eclose.store.runs.runner import RecordRejection
 from eclose.store.runs.step import PipelineStep

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eclose.core.verdict import SettledVerdict
-    from eclose.metrics.judges_compared import JudgeComparison
+    from eclose.metrics.repeat_consistency import JudgeComparison
 
 _DOUBTFUL_DEVIATIONS = 4
 """Standard deviations from the run at which a sample is doubted; with equal chances one in 16,000 is so far off."""

@@ -29,7 +29,7 @@ from eclose.metrics.judge_against_people import (
     encode_rate_hits,
     validate_judge,
 )
-from eclose.metrics.judges_compared import JudgeComparison, TwoJudgesCase, compare_judges
+from eclose.metrics.repeat_consistency import JudgeComparison, TwoJudgesCase, compare_judges
 from eclose.metrics.summary import UNKNOWN_GROUP
 from eclose.protocol.judging import CRITERION_QUESTIONS, JudgeQuestion
 from eclose.stats.arrays import Floats, Indices, number_distinct_labels
@@ -41,9 +41,9 @@ from eclose.stats.rate_correction import (
     sampling_weights,
 )
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.csv_table import TABLE_SUFFIXES, WORKBOOK_SUFFIXES
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import read_records
+from eclose.store.records.table_rows import TABLE_SUFFIXES, WORKBOOK_SUFFIXES
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, VALIDATION_FILE
 from eclose.store.runs.manifest import read_manifest
 from eclose.store.runs.step import companion_file_path

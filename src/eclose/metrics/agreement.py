@@ -19,8 +19,8 @@ from eclose.core.judgment import Ineligibility, LocalFailure
 from eclose.errors import RecordError
 from eclose.stats import coefficients as stat
 from eclose.stats.arrays import Floats, Indices, number_distinct_labels, sum_by_group
+from eclose.stats.bootstrap import StratifiedDesign, bootstrap
 from eclose.stats.intervals import Estimate
-from eclose.stats.resampling import StratifiedDesign, bootstrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

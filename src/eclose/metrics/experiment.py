@@ -17,13 +17,14 @@ from eclose.errors import UserError
 from eclose.metrics.rates import MAIN_METRICS, Metric, MetricIndicators, make_metric_indicators
 from eclose.stats.arrays import number_distinct_labels
 from eclose.stats.bootstrap import (
+    BootstrapReplicates,
     HierarchicalDesign,
     SettingScores,
+    StratifiedDesign,
     bootstrap_setting_means,
     paired_hierarchical_design,
     shared_questions_design,
 )
-from eclose.stats.resampling import BootstrapReplicates, StratifiedDesign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

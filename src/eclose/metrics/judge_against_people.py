@@ -16,10 +16,10 @@ import numpy as np
 from eclose.metrics.rates import Metric
 from eclose.stats import coefficients as stat
 from eclose.stats.arrays import Floats, Indices, number_distinct_labels, sum_by_group
+from eclose.stats.bootstrap import BootstrapReplicates, StratifiedDesign, bootstrap
 from eclose.stats.clustered_rates import QuestionHitCounts, clustered_rate
 from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rate_correction import JudgeErrors
-from eclose.stats.resampling import BootstrapReplicates, StratifiedDesign, bootstrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
 
 from eclose.core.judgment import EVIDENCE, Criterion
-from eclose.stats.intervals import Interval, wilson_interval
+from eclose.metrics import judge_against_people
+from eclose.metrics.judge_against_people import AgreementTables, JudgeAgreementScores, JudgedLabel
+from eclose.stats.arrays import Floats, sum_by_group
+from eclose.stats.coefficients import MISSING_CODE, judge_pair_tables
+from eclose.stats.intervals import Estimate, Interval, wilson_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from eclose.core.three_valued import Label
+    from eclose.core.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +94,71 @@ def _count_flips(votes: Iterable[tuple[Label, ...]]) -> LabelFlipCounts:
     # Labels are True or False here, so identity compares them.
     differs = [first is not second for labels in repeated for first, second in combinations(labels, 2)]
     return LabelFlipCounts(len(repeated), sum(len(set(labels)) > 1 for labels in repeated), len(differs), sum(differs))
+
+
+# Two judges, or one judge asked in two ways, compared on the same responses (appendix D.1).
+
+
+class TwoJudgesCase(NamedTuple):
+    """One response with the verdicts of two judges (or of one asked in two ways) and that of people."""
+
+    question_id: str
+    dataset: str
+    first: Verdict
+    second: Verdict
+    human: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeComparison:
+    """Two judges on the same responses."""
+
+    n: Mapping[JudgedLabel, int]
+    """Responses that both judges and people labelled; only these are compared."""
+    first: Mapping[JudgedLabel, JudgeAgreementScores]
+    second: Mapping[JudgedLabel, JudgeAgreementScores]
+    difference: Mapping[JudgedLabel, JudgeAgreementScores]
+    """The first minus the second, paired resample by resample."""
+    mean_agreement: Estimate
+    """Difference of the means over the five labels that a judge gives."""
+    mean_failure_f1: Estimate
+
+
+def compare_judges(
+    cases: Sequence[TwoJudgesCase], *, rng: np.random.Generator, resamples: int = 2_000
+) -> JudgeComparison:
+    """Compare two judges with the same people, on shared draws."""
+    layout = judge_against_people.ValidationArrays.of(
+        [judge_against_people.ValidationCase(case.question_id, case.dataset, case.first, case.human) for case in cases]
+    )
+    tables = _tables_of_both(layout, cases)
+    replicates = AgreementTables(tables).bootstrap(layout.strata, rng, resamples)
+
+    def difference(column: int) -> Estimate:
+        # The columns of the second judge follow those of the first.
+        return replicates.difference(column, column + judge_against_people.COLUMNS_PER_GROUP)
+
+    counts = tables[0].sum(axis=(0, 2, 3))
+    return JudgeComparison(
+        n={label: int(count) for label, count in zip(JudgedLabel, counts, strict=True)},
+        first={label: AgreementTables.scores(label, replicates.estimate, 0) for label in JudgedLabel},
+        second={label: AgreementTables.scores(label, replicates.estimate, 1) for label in JudgedLabel},
+        difference={label: AgreementTables.scores(label, difference, 0) for label in JudgedLabel},
+        mean_agreement=difference(AgreementTables.mean_column(0, 0)),
+        mean_failure_f1=difference(AgreementTables.mean_column(0, 1)),
+    )
+
+
+def _tables_of_both(layout: judge_against_people.ValidationArrays, cases: Sequence[TwoJudgesCase]) -> list[Floats]:
+    """Return the tables of each judge by question, from the responses that both judges labelled."""
+    first, second, human = ([getattr(case, side) for case in cases] for side in ("first", "second", "human"))
+    tables: list[list[Floats]] = [[], []]
+    for label in JudgedLabel:
+        people, *judges = (
+            judge_against_people.encode_label_passes(label, verdicts) for verdicts in (human, first, second)
+        )
+        # A judge must not gain from cases that the other one left out.
+        common = (judges[0] != MISSING_CODE) & (judges[1] != MISSING_CODE)
+        for by_label, judge in zip(tables, judges, strict=True):
+            by_label.append(judge_pair_tables(people, np.where(common, judge, MISSING_CODE), 2))
+    return [sum_by_group(layout.question, np.stack(by_label, axis=1), len(layout.dataset)) for by_label in tables]

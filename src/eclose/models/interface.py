@@ -58,25 +58,12 @@ class ReplySchema:
 
 
 @dataclass(frozen=True, slots=True)
-class CallKey:
-    """Key of a call, with the values that it is the hash of."""
-
-    identity: Mapping[str, Any]
-    canonical: bytes
-    """Canonical JSON of the identity."""
-    key: str
-    """SHA-256 of the canonical JSON."""
-
-
-@dataclass(frozen=True, slots=True)
 class CallContext:
     """What a request is sent for. It is passed on with the request and affects neither the reply nor the key."""
 
     step: str = ""
     """Name of the job."""
     record_id: str = ""
-    call_key: CallKey | None = None
-    """Key of the call, set by the cache for the layers inside it: hashing the messages again would cost time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ so that a released text cannot change unnoticed.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +18,6 @@ from eclose.core.identity import content_hash
 # ``{{name}}`` is filled in by code; ``[[models: ...]]`` and ``[[people: ...]]`` are for one of the two readers.
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 _ADDRESSED = re.compile(r"\[\[(\w+): (.*?)\]\]", re.DOTALL)
-_LOCK = "lock.json"
 
 
 class GuidelineReader(StrEnum):
@@ -78,15 +76,3 @@ class PromptText:
 def load_prompt_text(name: str) -> PromptText:
     """Load a packaged text by its file name."""
     return PromptText(name, (files(__package__) / "texts" / name).read_text("utf-8"))
-
-
-def locked_prompt_hashes() -> dict[str, str]:
-    """Return the hash of every text by the lock file."""
-    hashes: dict[str, str] = json.loads(load_prompt_text(_LOCK).text)
-    return hashes
-
-
-def actual_prompt_hashes() -> dict[str, str]:
-    """Return the hash of every packaged text as it is."""
-    names = sorted(entry.name for entry in (files(__package__) / "texts").iterdir() if entry.name != _LOCK)
-    return {name: load_prompt_text(name).hash for name in names}

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from math import ceil, log, sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from math import ceil, lgamma, log, sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from eclose.stats.arrays import Floats, Indices, sum_by_group
-from eclose.stats.beta_quantiles import beta_survival
 from eclose.stats.intervals import Estimate, Interval
 
 if TYPE_CHECKING:
@@ -205,3 +204,51 @@ def _root(survival: Callable[[float], float], low: float, tail: float) -> float:
             high, above, below = rate, value, below / 2 if last > 0 else below
     # Rounded up, so that equal limits are equal, and that the limit always lies above ``low``.
     return float(min(ceil(rate * 10**_DIGITS) / 10**_DIGITS, 1.0))
+
+
+Number = TypeVar("Number", float, Floats)
+_LOG_GAMMA = np.frompyfunc(lgamma, 1, 1)
+_NEGLIGIBLE = 1e-13
+"""A factor this close to 1 ends the continued fraction."""
+_MAX_TERMS, _STRIDE = 4_000, 8
+"""Most terms of the continued fraction, and terms between two checks for convergence."""
+
+
+def beta_survival(x: Number, a: Number, b: Number) -> Number:
+    """Return the probability that a beta variable lies above ``x``, which lies between its mean and 1.
+
+    The continued fraction of the incomplete beta function (DLMF 8.17.22) by Lentz's method. Above the mean it converges
+    in a number of terms proportional to the square root of ``a + b``.
+    """
+    upper = 1 - x
+    total = a + b
+    inverse: Any = 1 / (1 - total * upper / (b + 1))
+    fraction: Any = inverse
+    ratio: Any = 1.0
+    for step in range(1, _MAX_TERMS):
+        index = b + 2 * step
+        # Each step takes two coefficients of the fraction, the even one and the odd one after it.
+        even = step * (a - step) * upper / ((index - 1) * index)
+        odd = -(b + step) * (total + step) * upper / (index * (index + 1))
+        inverse, ratio = 1 / (1 + even * inverse), 1 + even / ratio
+        factor = inverse * ratio
+        inverse, ratio = 1 / (1 + odd * inverse), 1 + odd / ratio
+        factor = factor * inverse * ratio
+        fraction = fraction * factor
+        if step % _STRIDE == 0 and np.max(np.abs(factor - 1)) < _NEGLIGIBLE:
+            break
+    else:
+        raise ArithmeticError(f"the incomplete beta function did not converge in {_MAX_TERMS} terms")
+    survival: Number = _density(x, a, b) * x * upper / b * fraction
+    return survival
+
+
+def _density(x: Number, a: Number, b: Number) -> Number:
+    log_a, log_b, log_sum = (_log_gamma(part) for part in (a, b, a + b))
+    density: Number = np.exp(log_sum - log_a - log_b + (a - 1) * np.log(x) + (b - 1) * np.log1p(-x))
+    return density
+
+
+def _log_gamma(value: Any) -> Any:
+    """Return the logarithm of the gamma function of a float or an array."""
+    return lgamma(value) if isinstance(value, float) else np.asarray(_LOG_GAMMA(value), float)

@@ -82,19 +82,6 @@ def resampled_recalls(weights: Floats, scored: ScoredResponses, retention: float
     return resampled_flagged_shares(weights, scored.scores, scored.failed, threshold)
 
 
-def false_positive_rate_at_retention(scored: ScoredResponses, retention: float = RELIABLE_RETENTION) -> float | None:
-    """Return the share of the reliable that the threshold of R@95 flags; below 5 % where many scores tie."""
-    return float_or_none(resampled_false_positive_rates(scored.ones, scored, retention)[0])
-
-
-def resampled_false_positive_rates(
-    weights: Floats, scored: ScoredResponses, retention: float = RELIABLE_RETENTION
-) -> Floats:
-    """Return the false positive rate of every resample, with the threshold calibrated on that resample."""
-    threshold = resampled_thresholds(weights, scored.scores, scored.reliable, retention)
-    return resampled_flagged_shares(weights, scored.scores, scored.reliable, threshold)
-
-
 def threshold_at_retention(scored: ScoredResponses, retention: float = RELIABLE_RETENTION) -> float | None:
     """Return the highest observed score with at most 5 % of the reliable strictly below; None without any."""
     return float_or_none(resampled_thresholds(scored.ones, scored.scores, scored.reliable, retention)[0])
@@ -154,13 +141,6 @@ def sweep_thresholds(scored: ScoredResponses) -> ThresholdSweep | None:
     return ThresholdSweep(np.append(observed, np.inf), np.append(fpr, 1.0), np.append(recall, 1.0))
 
 
-class HeldOutRates(NamedTuple):
-    """Rates of thresholds on questions they were not calibrated on."""
-
-    false_positive_rate: float | None
-    recall: float | None
-
-
 def assign_folds(strata: Indices, folds: int = 5, *, rng: np.random.Generator) -> Indices:
     """Assign the questions of each stratum to folds whose sizes differ by at most one."""
     fold = np.empty(len(strata), np.intp)
@@ -168,12 +148,6 @@ def assign_folds(strata: Indices, folds: int = 5, *, rng: np.random.Generator) -
         members = np.flatnonzero(strata == stratum)
         fold[rng.permutation(members)] = np.arange(len(members)) % folds
     return fold
-
-
-def cross_fit_thresholds(scored: ScoredResponses, fold: Indices, retention: float = RELIABLE_RETENTION) -> HeldOutRates:
-    """Return the rates of flags on each fold with the threshold of all other folds, pooled over folds."""
-    fpr, recall = resampled_held_out_rates(scored.ones, scored, fold, retention)[0]
-    return HeldOutRates(float_or_none(fpr), float_or_none(recall))
 
 
 def resampled_held_out_rates(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from torch.utils.data import Sampler
 
-from eclose.core.edit_selection import draw_edit, select_fixed_edit
+from eclose.core.family import draw_edit, select_fixed_edit
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree
 from eclose.likelihood.render import TokenPathRenderer

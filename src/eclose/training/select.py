@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import eclose
 from eclose.core.answers import match_any_answer
-from eclose.core.edit_selection import select_fixed_edit
-from eclose.core.family import Family, ViewKind
+from eclose.core.family import Family, ViewKind, select_fixed_edit
 from eclose.core.identity import canonical_json, content_hash
 from eclose.core.response import parse_completion
 from eclose.errors import RecordError, UserError
@@ -29,9 +28,8 @@ from eclose.models.local.chat_template import PromptTooLongError
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.stats.rates import Rate
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.json_reader import read_json_objects, require_regular_file
+from eclose.store.records.json_reader import parse_json_object, read_json_objects, require_regular_file
 from eclose.store.records.jsonl import parse_dataclass
-from eclose.store.records.strict_json import parse_json_object
 from eclose.training.complete_checkpoints import Checkpoint, copy_adapter, find_checkpoints, remove_adapter_copy
 
 if TYPE_CHECKING:

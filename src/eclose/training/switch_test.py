@@ -15,7 +15,7 @@ from itertools import islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from eclose.core.edit_selection import select_fixed_edit
+from eclose.core.family import select_fixed_edit
 from eclose.core.preference_comparisons import ALL_COMPARISONS, Direction, Edge
 from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.core.three_valued import three_valued_and

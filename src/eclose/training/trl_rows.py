@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eclose.core.edit_selection import select_fixed_edit
+from eclose.core.family import select_fixed_edit
 from eclose.core.preference_comparisons import Direction
 from eclose.protocol.response_prompt import format_completion
 from eclose.store.records.families import scan_families

@@ -25,7 +25,7 @@ from tests.forking import ForkServer
 from eclose.calls.batch.files import BatchFolder
 from eclose.calls.batch.provider import BatchProvider
 from eclose.calls.batch.run import BatchSettings, ModelBatches
-from eclose.calls.cache import build_replay_model
+from eclose.calls.cache import ReplayModel
 from eclose.models.interface import Request
 from eclose.models.openai.endpoint import ModelRoute
 from eclose.store.ledger.ledger import Ledger
@@ -122,7 +122,7 @@ async def check(server: ModelServer, folder: Path) -> None:
     lines = server.bill()["requests"].values()
     assert Counter(line["paid"] for line in lines) == {1: COUNT}
     async with Ledger.open(folder / "ledger.db", run="a") as ledger:
-        model = build_replay_model(route(server.base_url).name, ledger)
+        model = ReplayModel(route(server.base_url).name, ledger)
         said = [(await model.complete(request)).text for _, request in records()]
         assert said == [request.messages[0]["content"] for _, request in records()]
         assert await ledger.list_orphans() == []

@@ -19,14 +19,8 @@ from tests.world.serving import always, echo, leaning, registry
 from eclose.calls.batch.results import CollectedBatches
 from eclose.calls.batch.run import BatchSettings, ModelBatches, SubmittedBatches
 from eclose.calls.budget import BudgetSpent, RunBudget
-from eclose.calls.cache import (
-    CachedModel,
-    CallAccounts,
-    IntentRecordingModel,
-    OutcomeRecordingModel,
-    build_replay_model,
-    compute_call_key,
-)
+from eclose.calls.cache import ReplayModel, compute_call_key
+from eclose.calls.client import CallSettings, connect_model
 from eclose.calls.prices import ModelPrice
 from eclose.calls.retry import ServiceDown
 from eclose.errors import SettingError, UserError
@@ -89,7 +83,7 @@ class Rig:
 
     async def texts(self, asked: list[tuple[str, Request]]) -> list[str | None]:
         """What the ledger has for each record, as a later run online finds it."""
-        model, found = build_replay_model(self.route.name, self.ledger), []
+        model, found = ReplayModel(self.route.name, self.ledger), []
         for _, one in asked:
             known = await self.ledger.find_reply(compute_call_key(self.route.name, one)) is not None
             found.append((await model.complete(one)).text if known else None)
@@ -149,8 +143,7 @@ def test_what_a_batch_answered_is_found_online(tmp_path):
             assert await at.ledger.list_orphans() == []
             assert await at.ledger.compute_spending() == (collected.cost, 0)
             async with Endpoint(at.route) as model:
-                books = CallAccounts(at.ledger)
-                online = CachedModel(OutcomeRecordingModel(IntentRecordingModel(model, books), books), at.ledger)
+                online = (await connect_model(model, at.ledger, CallSettings(unpriced=True))).model
                 assert [(await online.complete(one)).text for _, one in asked] == [
                     f"question {number} of many" for number in range(5)
                 ]
@@ -166,7 +159,7 @@ def test_structured_replies_and_log_probabilities_are_read_as_online(tmp_path):
             await batches.submit([("a", shaped), ("b", scored)])
             assert (await batches.collect()).answered == 2
             async with Endpoint(at.route) as model:
-                known = build_replay_model(at.route.name, at.ledger)
+                known = ReplayModel(at.route.name, at.ledger)
                 for one in (shaped, scored):
                     assert await known.complete(one) == await model.complete(one)
 
@@ -423,7 +416,7 @@ def test_bad_answers_are_answers_and_raised_as_online(tmp_path):
             assert (collected.answered, collected.bad) == (2, {"refusal": 2})
             assert collected.cost > 0
             with pytest.raises(CallFailure, match="refusal"):
-                await build_replay_model(at.route.name, at.ledger).complete(request(0))
+                await ReplayModel(at.route.name, at.ledger).complete(request(0))
             assert (await batches.submit(records(2))).answered == 2
 
     run(main())
@@ -467,8 +460,7 @@ def test_what_was_answered_online_meanwhile_stays_as_it_is(tmp_path):
     async def main() -> None:
         async with rig(tmp_path) as at, at.open(price=PRICE) as batches, Endpoint(at.route) as model:
             await batches.submit(records(3))
-            books = CallAccounts(at.ledger)
-            await OutcomeRecordingModel(IntentRecordingModel(model, books), books).complete(request(1))
+            await (await connect_model(model, at.ledger, CallSettings(unpriced=True))).model.complete(request(1))
             collected = await batches.collect()
             assert (collected.answered, collected.cost) == (3, 2 * (4 + 2 * 4))
 

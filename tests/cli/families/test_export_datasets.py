@@ -13,7 +13,7 @@ from eclose.cli.main import app
 from eclose.construction.publishing import dataset
 from eclose.construction.split import split_families
 from eclose.errors import SettingError, UserError
-from eclose.store.records.families_parquet import read_families_parquet
+from eclose.store.records.families import FamilySource
 from eclose.store.records.jsonl import encode_json_line
 
 pytest.importorskip("pyarrow")
@@ -48,7 +48,7 @@ def export(given, *more):
 
 
 def back(*paths):
-    return b"".join(encode_json_line(family) + b"\n" for family in read_families_parquet(*paths))
+    return b"".join(encode_json_line(record.value) + b"\n" for record in FamilySource("families", paths).scan())
 
 
 def names(out):

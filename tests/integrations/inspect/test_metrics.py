@@ -13,7 +13,7 @@ from inspect_ai.scorer import SampleScore, Score, stderr
 
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.integrations.inspect.convert_samples import build_score_value
-from eclose.integrations.inspect.metrics import gap_metric, label_rate_metric
+from eclose.integrations.inspect.scorer import gap_metric, label_rate_metric
 from eclose.metrics.rates import Metric
 from eclose.metrics.summary import summarize_verdicts
 

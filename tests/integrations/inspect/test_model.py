@@ -23,9 +23,9 @@ from eclose.cli.main import app
 from eclose.core.judgment import Judgment
 from eclose.core.model_family import same_model_family
 from eclose.errors import SettingError
-from eclose.integrations.inspect.model import InspectModel, InspectModelRef, build_inspect_config
 from eclose.judging.find_inputs import find_judge_inputs
 from eclose.judging.run import judge_responses
+from eclose.models.inspect_model import InspectModel, InspectModelRef, build_inspect_config
 from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request, TokenUsage
 from eclose.models.openai.endpoint import format_server_name
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, CallFailureKind

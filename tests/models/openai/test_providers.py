@@ -27,7 +27,7 @@ from eclose.models.interface import Decoding, ReplySchema, Request
 from eclose.models.openai.dialect import read_messages
 from eclose.models.openai.endpoint import Endpoint, EndpointLimits, ModelRoute, ServerAddress, find_model_route
 from eclose.models.openai.failures import CallFailure, CallFailureKind
-from eclose.models.openai.providers import MODEL_PROVIDERS, format_provider_table
+from eclose.models.openai.providers import MODEL_PROVIDERS
 from eclose.models.resolve import find_model_ref
 from eclose.world.make.instances import make_world_item
 from eclose.world.roles.judge import register_judge_handlers
@@ -188,6 +188,17 @@ def test_an_unknown_provider_lists_the_known_and_the_nearest(name, hint):
     assert all(provider in message for provider in (*MODEL_PROVIDERS, "inspect/PROVIDER/MODEL", "--base-url"))
     assert hint in message
     assert hint or "Did you mean" not in message
+
+
+def format_provider_table():
+    """The table of providers as Markdown, as it stands in the guide."""
+    rows = ["| name | environment variables | notes |", "|---|---|---|"]
+    for name, provider in MODEL_PROVIDERS.items():
+        keys = [variable for variable in (provider.key_variable, provider.token_variable) if variable]
+        needed = [" or ".join(f"`{variable}`" for variable in keys)] if keys else []
+        needed += [" or ".join(f"`{variable}`" for variable in variables) for variables in provider.settings.values()]
+        rows.append(f"| `{name}/…` | {', '.join(needed)} | {provider.notes} |")
+    return "\n".join(rows)
 
 
 def test_the_guide_and_the_env_file_follow_the_table():

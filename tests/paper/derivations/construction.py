@@ -11,10 +11,9 @@ import numpy as np
 
 from eclose.core.identity import HashSplit, split_by_hash
 from eclose.core.preference_comparisons import Direction, Edge, margin_weights
-from eclose.stats.bootstrap import bootstrap_weighted_rates
+from eclose.stats.bootstrap import BootstrapReplicates, StratifiedDesign, bootstrap_weighted_rates
 from eclose.stats.coefficients import gwet_ac1
 from eclose.stats.rates import Rate
-from eclose.stats.resampling import BootstrapReplicates, StratifiedDesign
 
 from ..printed import (
     BACKBONES,

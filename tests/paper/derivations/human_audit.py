@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eclose.metrics.rates import Metric, compute_metric_rate
+from eclose.stats.bootstrap import StratifiedDesign, bootstrap
 from eclose.stats.coefficients import cohen_kappa, failure_f1, raw_agreement
 from eclose.stats.rates import Rate
-from eclose.stats.resampling import StratifiedDesign, bootstrap
 
 from ..printed import Cell, Derivation, Resolver, cell, consistent, derived, percent, said, statements, whole
 from ..reconstruct import verdicts

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eclose.core.judgment import Ineligibility
-from eclose.stats.bootstrap import bootstrap_tables
-from eclose.stats.coefficients import pair_alpha, raw_agreement
+from eclose.stats.bootstrap import BootstrapReplicates, StratifiedDesign, bootstrap
+from eclose.stats.coefficients import TableStatistic, pair_alpha, raw_agreement
 from eclose.stats.rates import Rate
 
 from ..printed import (
@@ -36,9 +36,7 @@ from ..printed import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from eclose.stats.resampling import BootstrapReplicates
+    from collections.abc import Callable, Sequence
 
 SAMPLED = {dataset: whole("eligibility_agreement_dataset", dataset, "n") for dataset in DATASETS}
 ALL = tuple(SAMPLED)
@@ -75,6 +73,17 @@ def reason_disagreements() -> int:
     return said("reason-only disagreements", "screening")
 
 
+def resample_questions(tables: np.ndarray, statistics: Sequence[TableStatistic], seed: int) -> BootstrapReplicates:
+    """Every statistic of the tables of drawn questions, on the same draws."""
+
+    def evaluate(weights: np.ndarray) -> np.ndarray:
+        drawn = np.tensordot(weights, tables, axes=1)
+        return np.stack([statistic.over(drawn) for statistic in statistics], axis=1)
+
+    design = StratifiedDesign.single(len(tables))
+    return bootstrap(design, evaluate, rng=np.random.default_rng(seed), resamples=2_000)
+
+
 @cache
 def eligibility(datasets: tuple[str, ...], seed: int) -> BootstrapReplicates:
     """Raw agreement and alpha of binary eligibility, questions resampled."""
@@ -84,7 +93,7 @@ def eligibility(datasets: tuple[str, ...], seed: int) -> BootstrapReplicates:
     tables[:rejected, 0, 0] = 1
     tables[rejected : rejected + disputed, 0, 1] = 1
     tables[rejected + disputed :, 1, 1] = 1
-    return bootstrap_tables(tables, np.arange(questions), list(STATISTICS.values()), rng=np.random.default_rng(seed))
+    return resample_questions(tables, list(STATISTICS.values()), seed)
 
 
 @cache
@@ -94,7 +103,7 @@ def reasons(seed: int) -> BootstrapReplicates:
     tables = np.zeros((questions, 2, 2))
     tables[: reason_disagreements(), 0, 1] = 1
     tables[reason_disagreements() :, 1, 1] = 1
-    return bootstrap_tables(tables, np.arange(questions), [raw_agreement], rng=np.random.default_rng(seed))
+    return resample_questions(tables, [raw_agreement], seed)
 
 
 def estimated(cell: Cell, resampled: Callable[[int], BootstrapReplicates]) -> Derivation:

@@ -14,7 +14,7 @@ from eclose.errors import UserError
 from eclose.store.ledger import queries as sql
 from eclose.store.ledger.database import make_database_engine, open_schema
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.ledger.schema import LEDGER_SCHEMA
+from eclose.store.ledger.queries import LEDGER_SCHEMA
 
 
 @pytest.fixture(params=DATABASES)

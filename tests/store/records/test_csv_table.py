@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eclose.errors import UserError
-from eclose.store.records.csv_table import encode_csv, escape_formula, read_csv, unescape_formula
+from eclose.store.records.table_rows import encode_csv, escape_formula, read_csv, unescape_formula
 
 FORMULAS = [
     "=1+1", "+1", "-1", "@SUM(A1)", "＝1", "＋1", "－1", "＠x", "  =1", "\t=1", "\tx", "\rx", "\nx", "\u00a0=1", "'=1",

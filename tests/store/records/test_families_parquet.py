@@ -11,7 +11,7 @@ import pytest
 from eclose.core.edits import TextReplacement
 from eclose.core.family import FamilyFinding, FamilyProvenance, PassageIntervention
 from eclose.errors import RecordError, UserError
-from eclose.store.records.families_parquet import read_families_parquet, write_families_parquet
+from eclose.store.records.families import FamilySource, write_families_parquet
 from eclose.store.records.jsonl import encode_json_line, read_records, write_records
 from eclose.world.make.families import make_world_families
 
@@ -55,6 +55,13 @@ def _bare(family):
     return replace(family, source=source, gold=replace(family.gold, proof=()))
 
 
+def read_families(*paths):
+    for record in FamilySource("families", paths).scan():
+        if record.error is not None:
+            raise record.error
+        yield record.value
+
+
 def lines(families):
     return [encode_json_line(family) for family in families]
 
@@ -63,7 +70,7 @@ def test_there_and_back_byte_for_byte(tmp_path, families):
     write_records(tmp_path / "families.jsonl", families)
     (path,) = write_families_parquet(tmp_path, "train", read_records(tmp_path / "families.jsonl", type(families[0])))
     assert path.name == "train-00000.parquet"
-    write_records(tmp_path / "back.jsonl", read_families_parquet(path))
+    write_records(tmp_path / "back.jsonl", read_families(path))
     assert (tmp_path / "back.jsonl").read_bytes() == (tmp_path / "families.jsonl").read_bytes()
 
 
@@ -73,7 +80,7 @@ def test_row_groups_and_files_are_bounded(tmp_path, families):
     assert [path.name for path in paths] == [f"train-{number:05}.parquet" for number in range(5)]
     (whole,) = write_families_parquet(tmp_path, "validation", iter(many), group_bytes=1)
     assert parquet.ParquetFile(whole).num_row_groups == 5
-    assert lines(read_families_parquet(*paths)) == lines(read_families_parquet(whole)) == lines(many)
+    assert lines(read_families(*paths)) == lines(read_families(whole)) == lines(many)
 
 
 def test_families_are_taken_as_they_come(tmp_path, families):
@@ -121,15 +128,10 @@ def test_a_table_of_something_else_is_refused_with_its_place(tmp_path, families)
     table = parquet.read_table(path)
     parquet.write_table(table.drop_columns(["gold"]), tmp_path / "less.parquet")
     with pytest.raises(RecordError, match=r"less\.parquet row 1: .*gold: is missing"):
-        list(read_families_parquet(tmp_path / "less.parquet"))
+        list(read_families(tmp_path / "less.parquet"))
     parquet.write_table(table.append_column("more", table["id"]), tmp_path / "more.parquet")
     with pytest.raises(RecordError, match="more: no such field"):
-        list(read_families_parquet(tmp_path / "more.parquet"))
-
-
-def test_lines_are_read_too(tmp_path, families):
-    write_records(tmp_path / "families.jsonl", families)
-    assert lines(read_families_parquet(tmp_path / "families.jsonl")) == lines(families)
+        list(read_families(tmp_path / "more.parquet"))
 
 
 def test_without_pyarrow_it_says_what_to_install(tmp_path, families, monkeypatch):

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eclose.errors import RecordError, UserError
-from eclose.store.records import strict_json
-from eclose.store.records.json_reader import parse_json_object, raise_file_problems, read_json_objects
-from eclose.store.records.strict_json import JsonStreamWindow
+from eclose.store.records import json_reader
+from eclose.store.records.json_reader import JsonStreamWindow, parse_json_object, raise_file_problems, read_json_objects
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 json_values = st.recursive(
@@ -190,7 +189,7 @@ def test_an_endless_line_is_refused(tmp_path, monkeypatch):
 
 
 def test_an_endless_array_item_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(strict_json, "RECORD_LIMIT", 100)
+    monkeypatch.setattr(json_reader, "RECORD_LIMIT", 100)
     path = tmp_path / "a.json"
     path.write_text('["' + "x" * 1_000_000)
     with pytest.raises(UserError, match="breaks off after record 0"):

@@ -19,6 +19,7 @@ from eclose.core.response import Response, ResponseSource, Trace
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import RecordError, UserError
 from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.json_reader import parse_json_object
 from eclose.store.records.jsonl import (
     ReadRecord,
     check_core_rules,
@@ -29,7 +30,6 @@ from eclose.store.records.jsonl import (
     unwrap_records,
     write_records,
 )
-from eclose.store.records.strict_json import parse_json_object
 
 # Anything a file can hold: right-to-left marks, combining characters, private use, line separators, emoji.
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)

@@ -7,7 +7,7 @@ from stat import S_IMODE
 
 import pytest
 
-from eclose.store.records.private import make_private_file, make_private_folder, owner_only
+from eclose.store.records.atomic import make_private_file, make_private_folder, owner_only
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,16 @@ from types import SimpleNamespace
 import pytest
 
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.store.records.families import scan_families
-from eclose.store.records.families_parquet import write_families_parquet
+from eclose.store.records.families import scan_families, write_families_parquet
 from eclose.store.records.jsonl import encode_json_line, write_records
-from eclose.store.runs.family_files import FamilySplit, find_family_files, open_families, write_family_lines
-from eclose.store.runs.hub import HubAddress, push_dataset
+from eclose.store.runs.family_files import (
+    FamilySplit,
+    HubAddress,
+    find_family_files,
+    open_families,
+    push_dataset,
+    write_family_lines,
+)
 from eclose.store.runs.manifest import hash_file, read_manifest
 from eclose.world.make.families import make_world_families
 

@@ -23,9 +23,17 @@ from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import read_manifest
-from eclose.store.runs.runner import READ_STAGE, JobRunner, RecordJob, RecordRejection, RunStoppedError
+from eclose.store.runs.runner import (
+    READ_STAGE,
+    JobRunner,
+    RecordJob,
+    RecordRejection,
+    RunStoppedError,
+    count_run_funnel,
+    sum_run_funnel,
+    write_run_results,
+)
 from eclose.store.runs.step import PipelineStep
-from eclose.store.runs.write_results import count_run_funnel, sum_run_funnel, write_run_results
 
 
 @dataclass(frozen=True)

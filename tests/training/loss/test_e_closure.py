@@ -16,8 +16,8 @@ import transformers
 from tests.training.small import lora, short_families, small_config, small_model, small_tokenizer, small_trainer
 
 import eclose
-from eclose.core.edit_selection import draw_edit, select_fixed_edit
-from eclose.store.records.families_parquet import write_families_parquet
+from eclose.core.family import draw_edit, select_fixed_edit
+from eclose.store.records.families import write_families_parquet
 from eclose.store.records.jsonl import encode_json_line, write_records
 from eclose.training.trainer import EClosureTrainer
 

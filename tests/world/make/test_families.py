@@ -20,8 +20,8 @@ from tests.world.view_relations import (
 from eclose import Family, ViewKind, check_family
 from eclose.core.instance import Instance
 from eclose.core.response import Response
+from eclose.store.records.json_reader import parse_json_object
 from eclose.store.records.jsonl import decode_core_value, encode_json_line
-from eclose.store.records.strict_json import parse_json_object
 from eclose.world.make.families import FamilyFunnel, make_world_families, make_world_family
 from eclose.world.make.instances import make_world_item
 from eclose.world.oracle.judge import judge_by_oracle

@@ -9,8 +9,12 @@ import pytest
 
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
-from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
-from eclose.protocol.construction import ROLE_REPLY_SCHEMAS, ConstructionRole, SourceQuestionDefect
+from eclose.protocol.construction import (
+    ACCEPTANCE_CONDITIONS,
+    ROLE_REPLY_SCHEMAS,
+    ConstructionRole,
+    SourceQuestionDefect,
+)
 from eclose.world.make.families import make_world_families
 from eclose.world.make.instances import make_world_item
 from eclose.world.oracle.family_conditions import (

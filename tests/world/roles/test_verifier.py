@@ -12,8 +12,13 @@ from eclose.construction.roles import SUPPORT_MAP, parse_check_reply
 from eclose.core.response import Trace
 from eclose.errors import SettingError
 from eclose.protocol import construction as shown
-from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS_JUDGEMENT
-from eclose.protocol.construction import ROLE_REPLY_SCHEMAS, ConstructionRole, build_construction_prompt
+from eclose.protocol.construction import (
+    ACCEPTANCE_CONDITIONS,
+    ROLE_REPLY_SCHEMAS,
+    SOUNDNESS_JUDGEMENT,
+    ConstructionRole,
+    build_construction_prompt,
+)
 from eclose.protocol.material_json import disclose_passages, disclose_steps
 from eclose.world.make.families import make_world_families
 from eclose.world.roles.judge import CANNOT_READ

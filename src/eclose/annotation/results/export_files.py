@@ -37,10 +37,10 @@ from eclose.annotation.results.formats import (
 from eclose.core.judgment import PEOPLE_JUDGE
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile, sync_folder
-from eclose.store.records.csv_table import encode_csv
 from eclose.store.records.jsonl import write_records
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.records.parquet import import_pyarrow
+from eclose.store.records.table_rows import encode_csv
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, SCREENING_FILE
 from eclose.store.runs.manifest import Manifest, hash_file, hash_files, read_manifest
 

@@ -16,8 +16,7 @@ from eclose.annotation.results.import_labels import read_label_files
 from eclose.construction.audit.file_names import AuditFormFormat
 from eclose.construction.audit.forms import encode_audit_forms
 from eclose.errors import UserError
-from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.private import owner_only
+from eclose.store.records.atomic import AtomicFile, owner_only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

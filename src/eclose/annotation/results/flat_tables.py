@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from eclose.store.records.csv_table import CsvCell
 from eclose.store.records.parquet import ParquetWriter, import_pyarrow
+from eclose.store.records.table_rows import CsvCell
 
 if TYPE_CHECKING:
     from pathlib import Path

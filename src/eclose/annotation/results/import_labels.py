@@ -24,9 +24,9 @@ from eclose.core.judgment import WHOLE_TRACE_REASON, Criterion, Ineligibility, J
 from eclose.core.response import ResponseSource
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import read_run_records
-from eclose.store.records.csv_table import LABEL_WORDS, TABLE_SUFFIXES, WORKBOOK_SUFFIXES, read_csv, unescape_formula
 from eclose.store.records.json_reader import read_json_objects
 from eclose.store.records.jsonl import check_core_rules, decode_core_value
+from eclose.store.records.table_rows import LABEL_WORDS, TABLE_SUFFIXES, WORKBOOK_SUFFIXES, read_csv, unescape_formula
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

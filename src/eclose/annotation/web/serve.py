@@ -20,8 +20,7 @@ from eclose.annotation.project import SETTINGS_FILE
 from eclose.errors import SettingError, UserError
 from eclose.loopback import list_own_hosts
 from eclose.store.ledger.database import WriterLock
-from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.private import owner_only
+from eclose.store.records.atomic import AtomicFile, owner_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

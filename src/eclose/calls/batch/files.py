@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.errors import SettingError, UserError
 from eclose.store.ledger.ledger import CallIntent
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.strict_json import JsonObject, parse_json_object
+from eclose.store.records.json_reader import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
     from pathlib import Path

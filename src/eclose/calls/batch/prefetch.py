@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.batch.results import chunk_for_ledger
 from eclose.calls.batch.run import BatchSettings, ModelBatches, SubmittedBatches
-from eclose.calls.cache import CachedModel, compute_call_key
+from eclose.calls.cache import CachedModel, CallKey
 from eclose.calls.client import load_run_budget
 from eclose.calls.prices import ModelPrice
 from eclose.errors import Resumable
-from eclose.models.interface import Request
 from eclose.models.openai.endpoint import ModelRoute
 from eclose.store.runs.runner import RecordRejection
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eclose.calls.client import CallSettings
-    from eclose.models.interface import ChatModel, Reply
+    from eclose.models.interface import ChatModel, Reply, Request
     from eclose.store.ledger.ledger import Ledger
     from eclose.store.records.jsonl import ReadRecord
     from eclose.store.runs.runner import RecordJob
@@ -37,17 +36,16 @@ class _ReplyMissingError(Exception):
     """The ledger has no reply to a request; the request is collected."""
 
 
-@dataclass
-class _CollectingModel:
-    """Innermost model of a round: every request that reaches it has no reply, and is collected."""
+class _CollectingModel(CachedModel):
+    """A model that collects the requests without a reply in the ledger."""
 
-    name: str
-    requests: dict[str, tuple[str, Request]] = field(default_factory=dict)
-    """Record id and request by the key of the call."""
+    def __init__(self, name: str, ledger: Ledger) -> None:
+        super().__init__(name, ledger)
+        self.requests: dict[str, tuple[str, Request]] = {}
+        """Record id and request by the key of the call."""
 
-    async def complete(self, request: Request) -> Reply:
-        key = compute_call_key(self.name, request)
-        self.requests.setdefault(key, (request.context.record_id, request))
+    async def ask(self, request: Request, call_key: CallKey, /) -> Reply:
+        self.requests.setdefault(call_key.key, (request.context.record_id, request))
         raise _ReplyMissingError
 
 
@@ -146,8 +144,8 @@ async def _collect_requests(
 ) -> AsyncIterator[list[tuple[str, Request]]]:
     """Yield the requests to a model without a reply, group by group, without those that a batch left unanswered."""
     # Several roles of a run may share a model; they share its collection of requests too.
-    collecting = {each.route.name: _CollectingModel(each.route.name) for each in models}
-    jobs = bind_jobs([CachedModel(collecting[each.route.name], ledger) for each in models])
+    collecting = {each.route.name: _CollectingModel(each.route.name, ledger) for each in models}
+    jobs = bind_jobs([collecting[each.route.name] for each in models])
     # A group at a time: the requests of ten million records do not fit into memory.
     for chunk in chunk_for_ledger(record.value for record in records if record.value is not None):
         await asyncio.gather(*(_run_jobs(jobs, value) for value in chunk))

@@ -26,7 +26,7 @@ from eclose.models.openai.failures import (
 )
 from eclose.models.openai.http_client import HTTP_ERRORS
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.strict_json import JsonObject, parse_json_object
+from eclose.store.records.json_reader import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

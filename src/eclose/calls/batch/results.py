@@ -19,7 +19,7 @@ from eclose.models.openai.dialect import read_messages
 from eclose.models.openai.failures import CallFailure, HttpResponse, excerpt_server_text
 from eclose.models.openai.parse_reply import parse_http_reply
 from eclose.models.token_estimates import bound_request_usage
-from eclose.store.records.strict_json import JsonObject, parse_json_object
+from eclose.store.records.json_reader import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence

@@ -24,8 +24,8 @@ from eclose.store.ledger.database import (
     open_schema,
 )
 from eclose.store.ledger.group_commit import GroupCommitter
+from eclose.store.ledger.queries import LEDGER_SCHEMA
 from eclose.store.ledger.rows import encode_utf8_text
-from eclose.store.ledger.schema import LEDGER_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping

@@ -151,7 +151,7 @@ def init(
         remove_new_folder_on_error,
     )
     from eclose.annotation.web.serve import DEFAULT_PORT, AnnotationAddress, save_server_address
-    from eclose.store.records.private import owner_only
+    from eclose.store.records.atomic import owner_only
 
     address = AnnotationAddress(DEFAULT_PORT if port is None else port, public_url, insecure_http)
     url = address.url

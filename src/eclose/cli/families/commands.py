@@ -143,7 +143,7 @@ def export(
     if layout is ExportRowFormat.DATASETS:
         code = _export_dataset(context, families, out, force=force)
         if push_to_hub is not None:
-            from eclose.store.runs.hub import push_dataset
+            from eclose.store.runs.family_files import push_dataset
 
             print_line(f"{out}: uploaded to {push_dataset(out, push_to_hub, private=not public)}")
         raise typer.Exit(code)

@@ -233,7 +233,7 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     from eclose.core.judgment import Judgment
     from eclose.diagnosis.report.number_format import to_one_line
     from eclose.diagnosis.report.wording import explain_missing_label
-    from eclose.judging.unjudged_labels import count_unjudged_labels
+    from eclose.judging.run import count_unjudged_labels
     from eclose.store.records.jsonl import read_records
 
     labels = count_unjudged_labels(read_records(judgments, Judgment))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from eclose.judging.validation_file import ValidationRecord
     from eclose.metrics.judge_against_people import GroupValidation, LabelAgreementRow
-    from eclose.metrics.judges_compared import JudgeComparison
+    from eclose.metrics.repeat_consistency import JudgeComparison
     from eclose.stats.intervals import Estimate
 
 

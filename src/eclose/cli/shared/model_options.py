@@ -83,7 +83,7 @@ class ModelOptions(NamedTuple):
 
     def model(self, name: str) -> ModelRef:
         """Return the model with this name: a provider's, a server's, loaded weights, or one called through Inspect."""
-        from eclose.integrations.inspect.model import INSPECT_PREFIX, InspectModelRef
+        from eclose.models.inspect_model import INSPECT_PREFIX, InspectModelRef
         from eclose.models.resolve import find_model_ref
 
         if name.startswith(INSPECT_PREFIX):
@@ -116,7 +116,7 @@ def _refuse_file_address(model: str, base_url: str | None) -> None:
     """Raise where the model names a provider, and an untrusted ``.env`` gives an address that its calls would go to."""
     from eclose.cli.shared.dotenv import ENV_FILE, is_address_from_env_file
     from eclose.errors import SettingError
-    from eclose.integrations.inspect.model import INSPECT_PREFIX
+    from eclose.models.inspect_model import INSPECT_PREFIX
     from eclose.models.openai.providers import MODEL_PROVIDERS
 
     provider, slash, _ = model.partition("/")

@@ -13,9 +13,9 @@ from eclose.core.family import ViewKind
 from eclose.core.three_valued import Label, three_valued_and
 from eclose.errors import RecordError, UserError
 from eclose.protocol.auditing import AUDIT_MARKS, AUDIT_PARTS, FamilyAuditForm
-from eclose.store.records.csv_table import LABEL_WORDS, encode_csv, read_csv
 from eclose.store.records.json_reader import raise_file_problems, require_regular_file
 from eclose.store.records.jsonl import scan_records
+from eclose.store.records.table_rows import LABEL_WORDS, encode_csv, read_csv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -28,11 +28,10 @@ from eclose.errors import SettingError
 from eclose.protocol.auditing import AUDIT_GUIDELINE_FILE
 from eclose.protocol.prompts import load_prompt_text
 from eclose.stats.arrays import number_distinct_labels
-from eclose.stats.bootstrap import bootstrap_weighted_rates
+from eclose.stats.bootstrap import StratifiedDesign, bootstrap_weighted_rates
 from eclose.stats.coefficients import MISSING_CODE, gwet_ac1, judge_pair_tables, raw_agreement
 from eclose.stats.intervals import Interval
 from eclose.stats.rates import Rate
-from eclose.stats.resampling import StratifiedDesign
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import raise_file_problems
 

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from eclose.construction.audit.forms import encode_audit_forms
 from eclose.construction.split import dataset_of_benchmark
-from eclose.core.edit_selection import draw_edit
+from eclose.core.family import draw_edit
 from eclose.core.identity import content_hash, hash_sort_key
 from eclose.errors import SettingError, UserError
 from eclose.protocol.auditing import AUDIT_GUIDELINE_FILE, AuditorMaterial, FamilyAuditForm

@@ -20,13 +20,12 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, TypeAlias
 
-from eclose.benchmarks import hotpot, musique, two_wiki
+from eclose.benchmarks import multi_hop
 from eclose.construction.split import dataset_of_benchmark
 from eclose.core.identity import canonical_json, content_hash
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.families import scan_families
-from eclose.store.records.families_parquet import write_families_parquet
+from eclose.store.records.families import scan_families, write_families_parquet
 from eclose.store.records.json_reader import read_json_objects, require_regular_file
 from eclose.store.records.outcome_counts import RecordCounter
 from eclose.store.runs.family_files import SPLIT_FILES
@@ -42,10 +41,10 @@ CountsBySplit: TypeAlias = Mapping[str, Mapping[str, int]]
 """Numbers of families by split and dataset."""
 
 LICENCES: Mapping[str, str] = {
-    hotpot.HOTPOT_BENCHMARK: "cc-by-sa-4.0",
-    musique.MUSIQUE_BENCHMARK: "cc-by-4.0",
+    multi_hop.HOTPOT_BENCHMARK: "cc-by-sa-4.0",
+    multi_hop.MUSIQUE_BENCHMARK: "cc-by-4.0",
     # By the mirror of its authors; the README of its repository names none.
-    two_wiki.TWO_WIKI_BENCHMARK: "apache-2.0",
+    multi_hop.TWO_WIKI_BENCHMARK: "apache-2.0",
     # The questions of ``eclose world make``, made up from no other source. Another dataset may be called world-… too.
     "world-2wiki": "apache-2.0",
     "world-hotpot": "apache-2.0",

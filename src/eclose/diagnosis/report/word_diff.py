@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from eclose.core.text_match import TextSpan, is_whole_word_span
+from eclose.core.answers import TextSpan, is_whole_word_span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -15,10 +15,9 @@ from eclose.experiments.report.grid import REFERENCE_METHOD
 from eclose.metrics.judge_against_people import JudgeAgreementReport, ValidationCase, validate_judge
 from eclose.metrics.rates import MAIN_METRICS, Metric, MetricIndicators, make_metric_indicators
 from eclose.stats.arrays import Floats, number_distinct_labels
-from eclose.stats.bootstrap import bootstrap_rates
+from eclose.stats.bootstrap import StratifiedDesign, bootstrap_rates
 from eclose.stats.intervals import Estimate
 from eclose.stats.rates import Rate
-from eclose.stats.resampling import StratifiedDesign
 
 if TYPE_CHECKING:
     from eclose.core.verdict import Verdict

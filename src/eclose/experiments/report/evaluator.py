@@ -16,7 +16,7 @@ from eclose.metrics.judge_against_people import (
     ValidationCase,
     validate_judge,
 )
-from eclose.metrics.judges_compared import JudgeComparison, TwoJudgesCase, compare_judges
+from eclose.metrics.repeat_consistency import JudgeComparison, TwoJudgesCase, compare_judges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -30,9 +30,9 @@ from eclose.metrics.experiment import (
 )
 from eclose.metrics.rates import Metric, MetricIndicators, make_metric_indicators
 from eclose.stats.arrays import number_distinct_labels, sum_by_group
+from eclose.stats.bootstrap import BootstrapReplicates
 from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rates import Rate, mean_or_none
-from eclose.stats.resampling import BootstrapReplicates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -41,7 +41,7 @@ from eclose.models.openai.failures import (
     parse_retry_after,
 )
 from eclose.models.openai.providers import read_key
-from eclose.store.records.strict_json import parse_json_object
+from eclose.store.records.json_reader import parse_json_object
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

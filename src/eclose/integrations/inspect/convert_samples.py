@@ -17,7 +17,7 @@ from eclose.core.response import Response, ResponseSource
 from eclose.core.verdict import Verdict
 from eclose.diagnosis.diagnose import JudgedCase, describe_response_failure
 from eclose.errors import RecordError
-from eclose.integrations.inspect.model import is_refused_output
+from eclose.models.inspect_model import is_refused_output
 from eclose.store.records.jsonl import decode_core_value, encode_json_line
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from eclose.integrations.inspect.convert_samples import (
     read_metadata_record,
     response_from_output,
 )
-from eclose.integrations.inspect.model import require_inspect
+from eclose.models.inspect_model import require_inspect
 from eclose.store.records.jsonl import (
     DUPLICATE,
     ID_REUSED,

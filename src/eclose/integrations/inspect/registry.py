@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from eclose.integrations.inspect.metrics import gap_metric, label_rate_metric
-from eclose.integrations.inspect.scorer import lgg_scorer
+from eclose.integrations.inspect.scorer import gap_metric, label_rate_metric, lgg_scorer
 from eclose.integrations.inspect.tasks import hotpotqa_task, musique_task, response_solver, two_wiki_task
 
 __all__ = [

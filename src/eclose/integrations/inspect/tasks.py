@@ -16,12 +16,12 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import scan_instances
-from eclose.benchmarks.two_wiki import read_wikidata_aliases
+from eclose.benchmarks.multi_hop import read_wikidata_aliases
 from eclose.core.instance import Instance
 from eclose.errors import UserError
 from eclose.integrations.inspect.convert_samples import INSTANCE, RELIABLE, instance_from_sample, record_to_json_dict
-from eclose.integrations.inspect.model import build_inspect_messages
 from eclose.integrations.inspect.scorer import lgg_scorer
+from eclose.models.inspect_model import build_inspect_messages
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.outcome_counts import RecordCounter
 

@@ -12,7 +12,7 @@ from eclose.protocol.prompts import PromptMessage
 if TYPE_CHECKING:
     from eclose.models.interface import Request
     from eclose.models.openai.failures import CallFailure
-    from eclose.store.records.strict_json import JsonObject
+    from eclose.store.records.json_reader import JsonObject
 
 _log = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ from eclose.models.openai.providers import (
     find_resource_name,
     read_key,
 )
-from eclose.store.records.strict_json import parse_json_object
+from eclose.store.records.json_reader import parse_json_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from eclose.errors import EcloseError, UserError
 from eclose.models.interface import Reply, TokenUsage
-from eclose.store.records.strict_json import parse_json_object
+from eclose.store.records.json_reader import parse_json_object
 
 MAX_PROBLEM_CHARS = 300
 """Largest number of characters of a server's text in a message."""

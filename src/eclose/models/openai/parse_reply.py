@@ -30,7 +30,7 @@ from eclose.models.openai.failures import (
     mask_secrets,
 )
 from eclose.models.token_estimates import bound_request_usage
-from eclose.store.records.strict_json import JsonObject, parse_json_object
+from eclose.store.records.json_reader import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

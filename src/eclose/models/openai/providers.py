@@ -217,14 +217,3 @@ def describe_unknown_provider(name: str) -> str:
         "inspect/PROVIDER/MODEL for other providers of Inspect (needs: pip install 'eclose[inspect]'; not for "
         "generate); or give the base URL of your server (--base-url)."
     )
-
-
-def format_provider_table() -> str:
-    """Return the table of providers as Markdown, as it stands in the guide."""
-    rows = ["| name | environment variables | notes |", "|---|---|---|"]
-    for name, provider in MODEL_PROVIDERS.items():
-        keys = [variable for variable in (provider.key_variable, provider.token_variable) if variable]
-        needed = [" or ".join(f"`{variable}`" for variable in keys)] if keys else []
-        needed += [" or ".join(f"`{variable}`" for variable in variables) for variables in provider.settings.values()]
-        rows.append(f"| `{name}/…` | {', '.join(needed)} | {provider.notes} |")
-    return "\n".join(rows)

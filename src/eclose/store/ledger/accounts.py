@@ -55,8 +55,8 @@ class CallSend:
     writer: bytes
     reserved: int
     released: bool
-    counted: int | None
-    """1 where the send broke off and the budget includes it, 0 where it does not, None where it may be in flight."""
+    broken: bool
+    """Whether the send broke off; otherwise it may be in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class CallSendHistory:
         totals: dict[bytes, Counter[str]] = {}
         for send in self.open():
             total = totals.setdefault(send.run, Counter())
-            if send.counted is None:
+            if not send.broken:
                 total["reserved"] += send.reserved
-            elif send.counted:
+            else:
                 # A later reply shows the real cost of the same request, which bounds that of the broken send.
                 total["assumed"] += send.reserved if self.reply is None else self.reply[2]
         if self.reply is not None:
@@ -131,9 +131,9 @@ class WriterAccounting:
         if now - self._beat_server_time > LEASE_SECONDS / 2:
             self._observed_since = now
         self._beat_server_time, self._beat_local_time = now, time.monotonic()
-        times = {"now": now, "expires": now + LEASE_SECONDS}
-        row = {"writer": self._writer, "run": self._run, "version": encode_utf8_text(eclose.__version__)}
-        connection.execute(sql.JOIN_WRITER, {**row, **times})
+        version = encode_utf8_text(eclose.__version__)
+        row = {"writer": self._writer, "run": self._run, "version": version, "expires": now + LEASE_SECONDS}
+        connection.execute(sql.JOIN_WRITER, row)
 
     def read_commits(self, connection: Connection) -> int:
         """Return the number of this writer's last commit that the database has."""
@@ -177,18 +177,6 @@ class WriterAccounting:
             connection.execute(sql.BREAK_ALL, {"run": run or self._run, "dead": writer})
             connection.execute(sql.BURY_WRITER, {"dead": writer})
         return bool(dead_writers)
-
-    def release_orphans(self, connection: Connection, older_than: float) -> tuple[int, int]:
-        """Exclude the open sends of dead writers from the budget; return their number and the amount set free."""
-        count = amount = 0
-        before = read_database_time(connection) - older_than
-        for run in [bytes(run) for run in connection.execute(sql.RUNS).scalars()]:
-            self.bury_dead(connection, run)
-            assumed = self.derive(connection, run).assumed
-            parameters = {"run": run, "writer": self._writer, "before": before}
-            count += connection.execute(sql.RELEASE_BROKEN, parameters).rowcount
-            amount += assumed - self.derive(connection, run).assumed
-        return count, amount
 
     def claim(
         self, connection: Connection, stage: bytes, record_ids: Sequence[str], worker: bytes, lease_seconds: float
@@ -247,7 +235,7 @@ class WriterAccounting:
         if rows and rows[0].settled_writer is not None:
             reply = bytes(rows[0].settled_writer), bytes(rows[0].settled_run), int(rows[0].cost)
         sends = (
-            CallSend(row.seq, bytes(row.run), bytes(row.writer), row.reserved, bool(row.released), row.counted)
+            CallSend(row.seq, bytes(row.run), bytes(row.writer), row.reserved, bool(row.released), bool(row.broken))
             for row in rows
         )
         return CallSendHistory(tuple(sends), reply)
@@ -308,11 +296,11 @@ class WriterAccounting:
         if sends.reply is not None:
             return False
         for send in sends.open():
-            if send.counted is None and send.writer != self._writer:
+            if not send.broken and send.writer != self._writer:
                 if self.is_alive(connection, send.writer):
                     return True
                 connection.execute(sql.BREAK, {"intent": send.seq})
-                broken = sends.changed(send, counted=1)
+                broken = sends.changed(send, broken=True)
                 self.apply(connection, sends, broken)
                 sends = broken
         return False
@@ -344,6 +332,6 @@ class WriterAccounting:
 def find_last_open_send(sends: CallSendHistory, writer: bytes | None) -> CallSend | None:
     """Return the last send that a writer has in flight; without a writer the last open one, broken off or not."""
     candidates: Sequence[CallSend] = [
-        send for send in sends.open() if writer is None or (send.writer == writer and send.counted is None)
+        send for send in sends.open() if writer is None or (send.writer == writer and not send.broken)
     ]
     return candidates[-1] if candidates else None

@@ -33,8 +33,9 @@ from eclose.store.ledger.database import (
     write_row,
 )
 from eclose.store.ledger.group_commit import MAX_OUTAGE_SECONDS, CommitJournal, GroupCommitter, PeriodicJob
-from eclose.store.ledger.row_checks import ROW_CHECKS, describe_ledger_row, find_database_problems
+from eclose.store.ledger.queries import LEDGER_SCHEMA
 from eclose.store.ledger.rows import (
+    ROW_CHECKS,
     CallIntent,
     LedgerReply,
     RecordOutcome,
@@ -47,11 +48,12 @@ from eclose.store.ledger.rows import (
     decode_outcome_row,
     decode_reply_row,
     decode_utf8_text,
+    describe_ledger_row,
     encode_call_key,
     encode_ledger_request,
     encode_utf8_text,
+    find_database_problems,
 )
-from eclose.store.ledger.schema import LEDGER_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -75,8 +77,6 @@ __all__ = [
 
 _BEATS = 6
 """Renewals of a writer's lease per lifetime."""
-_FILE_BEAT = 60.0
-"""Seconds between two heartbeats of a file's writer; they date its orphans for ``release_orphans``."""
 
 
 class Ledger:
@@ -112,9 +112,9 @@ class Ledger:
             # Taken before the first connection: SQLite itself would let two processes write in turns.
             self._lock = WriterLock(Path(self._location), f"run {self._run}")
         journal = CommitJournal(engine, self._read_commits, self._accounts.number_commit) if self.shared else None
-        self._commits = GroupCommitter(
-            engine, self._label, max_outage=MAX_OUTAGE_SECONDS, beat=self._beat(), journal=journal
-        )
+        # A file has one writer, which needs no sign of life.
+        beat = PeriodicJob(self._accounts.beat, LEASE_SECONDS / _BEATS) if self.shared else None
+        self._commits = GroupCommitter(engine, self._label, max_outage=MAX_OUTAGE_SECONDS, beat=beat, journal=journal)
         try:
             await self._commits.run(self._join)
         except BaseException:
@@ -130,9 +130,6 @@ class Ledger:
         with suppress(UserError, asyncio.CancelledError):
             await self._commits.run_anyway(self._accounts.leave)
         self._close()
-
-    def _beat(self) -> PeriodicJob:
-        return PeriodicJob(self._accounts.beat, LEASE_SECONDS / _BEATS if self.shared else _FILE_BEAT)
 
     def _join(self, connection: Connection) -> None:
         self.id = open_schema(connection, LEDGER_SCHEMA, self._label)
@@ -192,7 +189,7 @@ class Ledger:
 
     async def break_off(self, key: str) -> None:
         """Mark the send that this writer has in flight as ended without a reply; it may have been billed."""
-        await self._end(key, self._writer, sql.BREAK, counted=1)
+        await self._end(key, self._writer, sql.BREAK, broken=True)
 
     async def _end(self, key: str, writer: bytes | None, statement: TextClause, **changes: Any) -> None:
         target: CallSend | None = None
@@ -260,21 +257,6 @@ class Ledger:
             lambda connection: connection.execute(sql.REOPEN_QUARANTINED, parameters).rowcount
         )
 
-    async def read_concluded_ids(self, stage: str) -> AsyncIterator[str]:
-        """Yield the ids of the records with an outcome in a stage of this run, in order."""
-        parameters = {
-            "run": encode_utf8_text(self._run),
-            "stage": encode_utf8_text(stage),
-            "first": b"",
-            "most": sql.PAGE_ROWS,
-        }
-        while ids := await self._commits.run(
-            lambda connection: list(connection.execute(sql.CONCLUDED_IDS, parameters).scalars())
-        ):
-            for record_id in ids:
-                yield decode_utf8_text(record_id)
-            parameters["first"] = _after(ids[-1])
-
     async def read_outcomes(self, stage: str) -> AsyncIterator[RecordOutcome]:
         """Yield the outcomes of a stage of this run, in the order of record ids."""
         parameters = {"run": encode_utf8_text(self._run), "stage": encode_utf8_text(stage)}
@@ -308,14 +290,6 @@ class Ledger:
         """Return the cost of this run's replies, and the amount that its open sends take from the budget."""
         account = await self.compute_account()
         return account.spent, account.reserved + account.assumed
-
-    async def release_orphans(self, *, older_than: float = 0.0) -> tuple[int, int]:
-        """Release the amounts that the budgets of all runs reserve for sends of processes that ended.
-
-        Only processes that ended more than ``older_than`` seconds ago count. ``list_orphans`` still returns the sends,
-        since they may have been billed. Returns the number of sends and the amount.
-        """
-        return await self._commits.run(lambda connection: self._accounts.release_orphans(connection, older_than))
 
     async def list_versions(self) -> list[str]:
         """Return the versions of the program that have worked on this run."""

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, TextClause, text
 
 from eclose.core.identity import hash_sort_key
+from eclose.store.ledger.database import DatabaseSchema, execute_statements
 
 # Rows are read in pages, which bounds memory and lets writers commit in between.
 PAGE_ROWS = 1_000
@@ -33,10 +34,10 @@ FIND_REPLY = text(
     "SELECT c.key, r.* FROM ledger_replies AS r JOIN ledger_calls AS c ON c.seq = r.call WHERE c.key = :key"
 )
 RELEASE = text("INSERT INTO ledger_releases (intent) VALUES (:intent) ON CONFLICT (intent) DO NOTHING")
-BREAK = text("INSERT INTO ledger_breaks (intent, counted) VALUES (:intent, 1) ON CONFLICT (intent) DO NOTHING")
+BREAK = text("INSERT INTO ledger_breaks (intent) VALUES (:intent) ON CONFLICT (intent) DO NOTHING")
 # The sends of one call and how each ended, first to last.
 SENDS = text("""
-    SELECT i.seq, i.run, i.writer, i.reserved, g.intent IS NOT NULL AS released, b.counted,
+    SELECT i.seq, i.run, i.writer, i.reserved, g.intent IS NOT NULL AS released, b.intent IS NOT NULL AS broken,
         r.writer AS settled_writer, r.run AS settled_run, r.cost
     FROM ledger_calls AS c
     JOIN ledger_intents AS i ON i.call = c.seq
@@ -86,7 +87,7 @@ COST = text("SELECT coalesce(sum(cost), 0) FROM ledger_replies WHERE run = :run"
 # Calls in flight count with their highest cost; so do those that broke off, until a later reply gives the real cost.
 RESERVED = text(f"""
     SELECT coalesce(sum(CASE WHEN b.intent IS NULL THEN i.reserved ELSE 0 END), 0) AS reserved,
-        coalesce(sum(CASE WHEN b.counted = 1 THEN coalesce(r.cost, i.reserved) ELSE 0 END), 0) AS assumed
+        coalesce(sum(CASE WHEN b.intent IS NULL THEN 0 ELSE coalesce(r.cost, i.reserved) END), 0) AS assumed
     FROM ledger_intents AS i
     LEFT JOIN ledger_breaks AS b ON b.intent = i.seq
     LEFT JOIN ledger_replies AS r ON r.call = i.call
@@ -153,9 +154,9 @@ SETTLE_ONLY_SEND = text(f"""
 ACCOUNT = text("SELECT spent, reserved, assumed FROM ledger_accounts WHERE run = :run")
 RUNS = text("SELECT DISTINCT run FROM ledger_writers")
 JOIN_WRITER = text("""
-    INSERT INTO ledger_writers (writer, run, seen, expires, buried, version)
-    VALUES (:writer, :run, :now, :expires, 0, :version)
-    ON CONFLICT (writer) DO UPDATE SET seen = excluded.seen, expires = excluded.expires, buried = 0
+    INSERT INTO ledger_writers (writer, run, expires, buried, version)
+    VALUES (:writer, :run, :expires, 0, :version)
+    ON CONFLICT (writer) DO UPDATE SET expires = excluded.expires, buried = 0
 """)
 VERSIONS = text("SELECT DISTINCT version FROM ledger_writers WHERE run = :run ORDER BY version")
 COMMITS = text("SELECT commits FROM ledger_writers WHERE writer = :writer")
@@ -170,17 +171,11 @@ DEAD_WRITERS = text("""
     WHERE run = :run AND writer <> :writer AND expires <= :horizon AND buried = 0 ORDER BY writer
 """)
 BREAK_ALL = text(f"""
-    INSERT INTO ledger_breaks (intent, counted)
-    SELECT i.seq, 1 FROM ledger_intents AS i WHERE i.run = :run AND i.writer = :dead AND {_OPEN}
+    INSERT INTO ledger_breaks (intent)
+    SELECT i.seq FROM ledger_intents AS i WHERE i.run = :run AND i.writer = :dead AND {_OPEN}
     ON CONFLICT (intent) DO NOTHING
 """)
 BURY_WRITER = text("UPDATE ledger_writers SET buried = 1 WHERE writer = :dead")
-RELEASE_BROKEN = text(f"""
-    UPDATE ledger_breaks SET counted = 0 WHERE counted = 1 AND intent IN (
-        SELECT i.seq FROM ledger_intents AS i JOIN ledger_writers AS w ON w.writer = i.writer
-        WHERE i.run = :run AND w.writer <> :writer AND w.buried = 1 AND w.seen <= :before AND {_OPEN}
-    )
-""")
 CLAIM = text("""
     INSERT INTO ledger_leases (run, stage, record_id, worker, expires)
     SELECT :run, :stage, :record_id, :worker, :expires WHERE NOT EXISTS (
@@ -206,10 +201,6 @@ COUNT_OUTCOMES = text("""
     SELECT kind, reason, count(*) FROM ledger_outcomes WHERE run = :run AND stage = :stage GROUP BY kind, reason
 """)
 REOPEN_QUARANTINED = text("DELETE FROM ledger_outcomes WHERE run = :run AND stage = :stage AND kind = 'quarantined'")
-CONCLUDED_IDS = text("""
-    SELECT record_id FROM ledger_outcomes
-    WHERE run = :run AND stage = :stage AND record_id >= :first ORDER BY record_id LIMIT :most
-""")
 
 
 def compute_advisory_lock(purpose: str, run: bytes) -> int:
@@ -251,3 +242,132 @@ BODY_SIZE = "coalesce(length(body), 0)"
 OUTCOMES = PagedQuery.of(
     "*", "ledger_outcomes", order_by="record_id", size=BODY_SIZE, condition="run = :run AND stage = :stage"
 )
+
+
+# Tables of the call ledger.
+#
+# Texts are stored as UTF-8 bytes: these can represent every text of a user's file, and sort by code points on every
+# database.
+
+
+_TYPES = {
+    # With the row number as primary key, other tables refer to a call by a number instead of a hash of 32 bytes.
+    "sqlite": {"number": "INTEGER PRIMARY KEY", "reference": "INTEGER", "bytes": "BLOB"},
+    "postgresql": {
+        "number": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "reference": "BIGINT",
+        "bytes": "BYTEA",
+    },
+}
+
+_TABLES = (
+    """
+    CREATE TABLE ledger_calls (
+        seq {number},
+        key {bytes} NOT NULL UNIQUE CHECK (length(key) = 32),
+        request {bytes} NOT NULL
+    )
+    """,
+    # Rows never change: another attempt is another row. A writer is one open ledger of one process.
+    """
+    CREATE TABLE ledger_intents (
+        seq {number},
+        call {reference} NOT NULL REFERENCES ledger_calls (seq),
+        writer {bytes} NOT NULL,
+        run {bytes} NOT NULL,
+        stage {bytes} NOT NULL,
+        record_id {bytes} NOT NULL,
+        reserved BIGINT NOT NULL CHECK (reserved >= 0),
+        seal {bytes} NOT NULL
+    )
+    """,
+    "CREATE INDEX ledger_intents_by_call ON ledger_intents (call)",
+    # The writer whose intent this reply settles.
+    """
+    CREATE TABLE ledger_replies (
+        call {reference} PRIMARY KEY REFERENCES ledger_calls (seq),
+        writer {bytes} NOT NULL,
+        run {bytes} NOT NULL,
+        body {bytes} NOT NULL,
+        prompt_tokens BIGINT NOT NULL,
+        completion_tokens BIGINT NOT NULL,
+        cached_tokens BIGINT NOT NULL CHECK (cached_tokens >= 0),
+        cost BIGINT NOT NULL CHECK (cost >= 0),
+        attempts BIGINT NOT NULL CHECK (attempts > 0),
+        seal {bytes} NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE ledger_outcomes (
+        seq {number},
+        run {bytes} NOT NULL,
+        stage {bytes} NOT NULL,
+        record_id {bytes} NOT NULL,
+        kind VARCHAR(20) NOT NULL CHECK (kind IN ('accepted', 'rejected', 'quarantined')),
+        reason {bytes},
+        body {bytes},
+        seal {bytes} NOT NULL,
+        UNIQUE (run, stage, record_id)
+    )
+    """,
+    """
+    CREATE TABLE ledger_leases (
+        run {bytes} NOT NULL,
+        stage {bytes} NOT NULL,
+        record_id {bytes} NOT NULL,
+        worker {bytes} NOT NULL,
+        expires DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (run, stage, record_id)
+    )
+    """,
+    """
+    CREATE TABLE ledger_releases (
+        intent {reference} PRIMARY KEY REFERENCES ledger_intents (seq)
+    )
+    """,
+    # The share of a worker in a rate limit that all workers of a run have in common, and its expiry.
+    """
+    CREATE TABLE ledger_shares (
+        run {bytes} NOT NULL,
+        model {bytes} NOT NULL,
+        worker {bytes} NOT NULL,
+        ceiling BIGINT NOT NULL,
+        requests_per_minute BIGINT NOT NULL,
+        tokens_per_minute BIGINT NOT NULL,
+        expires DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (run, model, worker)
+    )
+    """,
+    # A writer is alive while its lease runs, and buried once its open sends are marked as broken off. "commits" is the
+    # number of its last commit, by which it notices that a replica that takes over lacks some.
+    """
+    CREATE TABLE ledger_writers (
+        writer {bytes} PRIMARY KEY,
+        run {bytes} NOT NULL,
+        expires DOUBLE PRECISION NOT NULL,
+        buried SMALLINT NOT NULL CHECK (buried IN (0, 1)),
+        commits BIGINT NOT NULL DEFAULT 0,
+        version {bytes} NOT NULL
+    )
+    """,
+    "CREATE INDEX ledger_writers_by_run ON ledger_writers (run)",
+    # A send that ended without a reply and may have been billed.
+    "CREATE TABLE ledger_breaks (intent {reference} PRIMARY KEY REFERENCES ledger_intents (seq))",
+    # Cost totals of a run, updated by every transaction that changes them, so that no call waits for a scan.
+    """
+    CREATE TABLE ledger_accounts (
+        run {bytes} PRIMARY KEY,
+        spent BIGINT NOT NULL,
+        reserved BIGINT NOT NULL,
+        assumed BIGINT NOT NULL
+    )
+    """,
+    "CREATE INDEX ledger_intents_by_run ON ledger_intents (run)",
+    # Holds all that a sum of tokens and costs needs: without it, SQLite reads past every body to reach the numbers.
+    """
+    CREATE INDEX ledger_replies_usage_by_run
+    ON ledger_replies (run, prompt_tokens, completion_tokens, cached_tokens, cost)
+    """,
+)
+
+LEDGER_SCHEMA = DatabaseSchema("ledger_schema", "1", lambda connection: execute_statements(connection, _TABLES, _TYPES))

@@ -17,8 +17,8 @@ from sqlalchemy.exc import DBAPIError
 from eclose.errors import UserError
 from eclose.store.ledger.database import describe_database_location, is_database_url, make_database_engine
 from eclose.store.ledger.queries import PagedQuery
-from eclose.store.ledger.row_checks import ROW_CHECKS
 from eclose.store.ledger.rows import (
+    ROW_CHECKS,
     LedgerReply,
     decode_call_key,
     decode_ledger_request,
@@ -63,16 +63,6 @@ class StoredCall:
     """Runs that sent the request. Those that reused the reply from the ledger are not listed."""
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerDamage:
-    """Damaged rows, whose content does not match its checksum: the calls and runs they belong to."""
-
-    calls: frozenset[str]
-    runs: frozenset[str]
-    lost: int
-    """Number of damaged rows whose call or run cannot be decoded."""
-
-
 def find_ledger(location: Path | str) -> Path | str:
     """Return the ledger at a location: a ``postgresql://`` URL, a file, or a run's folder with ledger.sqlite."""
     if is_database_url(location):
@@ -110,8 +100,11 @@ def list_ledger_runs(location: Path | str) -> list[str]:
         return [decode_utf8_text(run) for run in connection.execute(_RUNS).scalars()]
 
 
-def find_ledger_damage(location: Path | str) -> LedgerDamage:
-    """Check every row against its checksum; return the calls and runs of the damaged rows."""
+def find_ledger_damage(location: Path | str) -> tuple[set[str], set[str], int]:
+    """Check every row against its checksum; return the calls and runs of the damaged rows.
+
+    The number is that of the damaged rows whose call or run cannot be decoded.
+    """
     calls, runs, lost = set(), set(), 0
     with _connect_read_only(location) as connection:
         for _, query, is_sound in ROW_CHECKS:
@@ -126,7 +119,7 @@ def find_ledger_damage(location: Path | str) -> LedgerDamage:
                         calls.add(decode_call_key(row.key))
                 except (AttributeError, TypeError, ValueError):
                     lost += 1
-    return LedgerDamage(frozenset(calls), frozenset(runs), lost)
+    return calls, runs, lost
 
 
 def _read_rows(connection: Connection, query: PagedQuery) -> Iterator[Row[Any]]:

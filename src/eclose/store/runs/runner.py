@@ -12,21 +12,30 @@ import json
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+import eclose
+from eclose.core.identity import canonical_json
 from eclose.errors import EcloseError, RecordError, Resumable, UserError
-from eclose.store.ledger.claimed_records import RecordClaims, hold_record_claims
+from eclose.store.ledger.accounts import LEASE_SECONDS
 from eclose.store.ledger.ledger import RecordOutcome
 from eclose.store.ledger.rows import OutcomeKind
+from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import decode_core_value, encode_json_line
+from eclose.store.records.outcome_counts import RecordCounts
+from eclose.store.runs.manifest import Manifest, hash_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from eclose.store.ledger.ledger import Ledger
     from eclose.store.records.jsonl import ReadRecord
+    from eclose.store.runs.step import PipelineStep
+
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -305,3 +314,211 @@ def _explanation(error: Exception) -> bytes:
         # A bug of the program: a report of it needs the traceback.
         details["traceback"] = traceback.format_exception(error)
     return json.dumps(details).encode()
+
+
+# Export of a finished run from its ledger: results in the order of their ids, rejected and quarantined records, and the
+# manifest.
+#
+# The files do not depend on the order of the work, nor on how often it was interrupted.
+
+
+async def count_run_funnel(ledger: Ledger, stages: Sequence[str], received: int) -> dict[str, RecordCounts]:
+    """Return the counts of every stage, in order: a stage receives the records that the one before accepted."""
+    counts: dict[str, RecordCounts] = {}
+    for stage in (READ_STAGE, *stages):
+        outcomes = await ledger.count_outcomes(stage)
+        rejected = {str(reason): count for (kind, reason), count in outcomes.items() if kind == "rejected"}
+        quarantined = {str(reason): count for (kind, reason), count in outcomes.items() if kind == "quarantined"}
+        set_aside = sum(rejected.values()) + sum(quarantined.values())
+        # The reading stage writes no rows for the records that it accepts.
+        accepted = received - set_aside if stage == READ_STAGE else outcomes.get(("accepted", None), 0)
+        counts[stage] = RecordCounts(received, accepted, rejected, quarantined)
+        received = accepted
+    return counts
+
+
+def sum_run_funnel(stage_counts: Mapping[str, RecordCounts]) -> RecordCounts:
+    """Return the counts of the whole run: received by the first stage, accepted by the last."""
+    stages = list(stage_counts.values())
+    set_aside: dict[str, dict[str, int]] = {"rejected": {}, "quarantined": {}}
+    for name, counts in stage_counts.items():
+        for kind, reasons in set_aside.items():
+            reasons.update({f"{name}: {reason}": count for reason, count in getattr(counts, kind).items()})
+    return RecordCounts(stages[0].received, stages[-1].accepted, **set_aside)
+
+
+async def list_earlier_versions(ledger: Ledger) -> tuple[str, ...]:
+    """Return the versions other than this one that have worked on the run of a ledger."""
+    return tuple(version for version in await ledger.list_versions() if version != eclose.__version__)
+
+
+async def write_run_results(
+    ledger: Ledger,
+    step: PipelineStep,
+    jobs: Sequence[str],
+    received: int,
+    calls: Mapping[str, Any] | None = None,
+    sources: Mapping[str, RecordCounts] | None = None,
+) -> Manifest:
+    """Write all files of a run, the manifest last: it marks the run as finished.
+
+    Args:
+        ledger: The ledger of the run.
+        step: The step whose files are written.
+        jobs: Names of the jobs, in order; the results are those of the last.
+        received: Number of records taken from the input.
+        calls: Numbers of calls, tokens and cost for the manifest.
+        sources: Counts of the records of other files that were read for this run.
+
+    Raises:
+        UserError: An input was changed since the start of the run; nothing is written.
+    """
+    step.refuse_changed_inputs()
+    counts = await count_run_funnel(ledger, jobs, received)
+    funnel = {**(sources or {}), **counts}
+    manifest = Manifest(step.name, step.settings, step.input_hashes, {}, sum_run_funnel(counts), funnel, calls or {})
+    # Before any file is touched: a run that lost a record must not replace an earlier result.
+    manifest.refuse_losses()
+    with ExitStack() as stack:
+        files = _LazyFiles(stack)
+        # Created even without results, so that an empty result is told from a missing one.
+        out = files.open(step.out)
+        for name in (READ_STAGE, *jobs):
+            async for outcome in ledger.read_outcomes(name):
+                if outcome.kind != "accepted":
+                    path = step.rejected_path if outcome.kind == "rejected" else step.quarantine_path
+                    files.open(path).write(_explain(outcome))
+                elif name == jobs[-1]:
+                    out.write((outcome.body or b"null") + b"\n")
+    for path in (step.rejected_path, step.quarantine_path):
+        if path not in files.written:
+            # Written by an earlier export of this run, before its quarantined records were retried.
+            path.unlink(missing_ok=True)
+    manifest = replace(
+        manifest, outputs=hash_files(files.written), earlier_versions=await list_earlier_versions(ledger)
+    )
+    manifest.write(step.manifest_path)
+    return manifest
+
+
+class _LazyFiles:
+    """Atomic files that are created with their first line."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.written: dict[Path, AtomicFile] = {}
+        self._stack = stack
+
+    def open(self, path: Path) -> AtomicFile:
+        if path not in self.written:
+            self.written[path] = self._stack.enter_context(AtomicFile(path))
+        return self.written[path]
+
+
+def _explain(outcome: RecordOutcome) -> bytes:
+    line: dict[str, Any] = {"id": outcome.record_id, "stage": outcome.stage, "reason": outcome.reason}
+    if outcome.body is not None:
+        value: Any = None
+        with suppress(ValueError):
+            value = json.loads(outcome.body)
+        line |= value if outcome.kind == "quarantined" and isinstance(value, dict) else {"value": value}
+    return canonical_json(line).encode("utf-8", "backslashreplace") + b"\n"
+
+
+# Claims of one process on the records of a run, so that no other process on the same ledger works on them.
+#
+# Claims are renewed while the process lives and given back when it stops. After a kill they run out, and another
+# process takes the records over. A ledger in a file has a single process, for which every claim succeeds without a
+# query.
+
+
+RECORD_STAGE = "record"
+"""The stage of claims in the ledger: a record is claimed for all its jobs at once."""
+
+
+class RecordClaims:
+    """The claims of one process on the records of a run; created by :func:`hold_record_claims`."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._active: set[str] = set()
+        """Ids of claimed records that are in progress."""
+        self._finished: set[str] = set()
+        """Ids of finished records, whose claims are given back with the next renewal."""
+        self._requests: list[tuple[str, asyncio.Future[bool]]] = []
+        self._flush: asyncio.Task[None] | None = None
+
+    async def claim(self, record_id: str) -> bool:
+        """Claim a record; return whether this process has it now."""
+        if not self._ledger.shared:
+            return True
+        granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._requests.append((record_id, granted))
+        # Requests that arrive while a transaction runs go together in the next one.
+        if self._flush is None or self._flush.done():
+            self._flush = asyncio.create_task(self._answer_requests())
+        return await granted
+
+    async def claim_all(self, record_ids: Iterable[str]) -> set[str]:
+        """Claim records; return the ids of those that this process has now."""
+        claimed = set(await self._ledger.claim(RECORD_STAGE, record_ids))
+        self._active |= claimed
+        self._finished -= claimed
+        return claimed
+
+    def mark_finished(self, record_id: str) -> None:
+        """Mark a record as finished: its claim is not renewed any more."""
+        if record_id in self._active:
+            self._active.discard(record_id)
+            self._finished.add(record_id)
+
+    async def renew(self) -> None:
+        """Renew the claims on records in progress, and give back those on finished ones."""
+        # A copy: records may be finished while the transaction runs.
+        finished = set(self._finished)
+        await self._ledger.give_back(RECORD_STAGE, finished)
+        self._finished -= finished
+        await self._ledger.claim(RECORD_STAGE, set(self._active))
+
+    async def give_back_all(self) -> None:
+        """Give back every claim."""
+        await self._ledger.give_back(RECORD_STAGE, self._active | self._finished)
+
+    async def _answer_requests(self) -> None:
+        while self._requests:
+            requests, self._requests = self._requests, []
+            try:
+                claimed = await self.claim_all(record_id for record_id, _ in requests)
+            except Exception as error:
+                for _, granted in requests:
+                    if not granted.done():
+                        granted.set_exception(error)
+                continue
+            for record_id, granted in requests:
+                if not granted.done():
+                    granted.set_result(record_id in claimed)
+
+
+@asynccontextmanager
+async def hold_record_claims(ledger: Ledger) -> AsyncIterator[RecordClaims]:
+    """Renew claims while the block runs, and give them back at its end."""
+    claims = RecordClaims(ledger)
+    if not ledger.shared:
+        yield claims
+        return
+    renewal = asyncio.create_task(_keep_renewing(claims))
+    try:
+        yield claims
+    finally:
+        renewal.cancel()
+        await asyncio.gather(renewal, return_exceptions=True)
+        with suppress(UserError):
+            await claims.give_back_all()
+
+
+async def _keep_renewing(claims: RecordClaims) -> None:
+    while True:
+        # A third of the lease: one renewal may fail or be late without losing the claims.
+        await asyncio.sleep(LEASE_SECONDS / 3)
+        # The run itself reports a database that is away.
+        with suppress(UserError):
+            await claims.renew()

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from transformers import TrainerCallback
 
-from eclose.core.edit_selection import draw_edit, select_fixed_edit
-from eclose.core.family import Family
+from eclose.core.family import Family, draw_edit, select_fixed_edit
 from eclose.errors import UserError
 from eclose.likelihood.exactness_check import choose_scoring_strategy, confirm_on_family
 from eclose.likelihood.family_scores import FamilyScores
@@ -23,7 +22,7 @@ from eclose.likelihood.render import PathTooLongError, TokenPathRenderer
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, limit_forward_tokens, mean_logprobs, score_tree
 from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
-from eclose.store.records.families_parquet import decode_family_row
+from eclose.store.records.families import decode_family_row
 from eclose.training.batching import FamilyDraw, FamilyForest, FamilyList, ForestDataset
 from eclose.training.log import TrainingLogMeans
 from eclose.training.objective import FamilyLoss, MarginHinge, TrainingMethod, TrainingObjective, build_objective

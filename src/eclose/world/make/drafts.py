@@ -13,9 +13,9 @@ from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from eclose.core.answers import find_exact_spans, is_whole_word_span
 from eclose.core.edits import EditedPassage, TextReplacement, edit_passage
 from eclose.core.instance import Passage
-from eclose.core.text_match import find_exact_spans, is_whole_word_span
 from eclose.world.language.claims import (
     Claim,
     ComparisonClaim,

@@ -15,8 +15,12 @@ from eclose.core.family_gates import MIN_SUPPORTING_PASSAGES
 from eclose.core.instance import Instance
 from eclose.core.response import Response, Trace
 from eclose.core.three_valued import Label, three_valued_and
-from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS_JUDGEMENT
-from eclose.protocol.construction import ConstructionRole, SourceQuestionDefect
+from eclose.protocol.construction import (
+    ACCEPTANCE_CONDITIONS,
+    SOUNDNESS_JUDGEMENT,
+    ConstructionRole,
+    SourceQuestionDefect,
+)
 from eclose.world.language.phrases import PRONOUNS, PersonOfTwoDeeds, RelationPhrase
 from eclose.world.language.questions import NO, YES, ComparisonQuestion, LookupQuestion, Target, parse_question
 from eclose.world.language.values import parse_answer_value

@@ -14,8 +14,13 @@ from eclose.core.family_gates import MIN_SUPPORTING_PASSAGES
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
 from eclose.errors import SettingError
-from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS_JUDGEMENT, find_objections
-from eclose.protocol.construction import ROLE_MATERIAL_TYPES, ConstructionRole
+from eclose.protocol.construction import (
+    ACCEPTANCE_CONDITIONS,
+    ROLE_MATERIAL_TYPES,
+    SOUNDNESS_JUDGEMENT,
+    ConstructionRole,
+    find_objections,
+)
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep, parse_material, render_material
 from eclose.world.oracle import family_conditions as conditions
 from eclose.world.oracle.soundness import judge_step_soundness

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.errors import UserError
 from eclose.loopback import listen_for_stop_signals, refuse_other_hosts, require_loopback, start_listening
-from eclose.models.prefix_cache import PromptPrefixCache
+from eclose.models.token_estimates import PromptPrefixCache
 from eclose.world.server import send_body, wire
 from eclose.world.server.batches import BatchBehaviour, BatchEndpoints
 from eclose.world.server.bill import BillLine, ServerBill

@@ -17,8 +17,7 @@ from eclose.diagnosis.report.families.findings import (
     ROLE_WORDS,
     build_finding_displays,
 )
-from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
-from eclose.protocol.construction import ROLE_REPLY_SCHEMAS, ConstructionRole
+from eclose.protocol.construction import ACCEPTANCE_CONDITIONS, ROLE_REPLY_SCHEMAS, ConstructionRole
 
 EDITS = ("Evidence-CF 1", "Evidence-CF 2")
 

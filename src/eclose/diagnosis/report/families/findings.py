@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS_JUDGEMENT
-from eclose.protocol.construction import ConstructionRole
+from eclose.protocol.construction import ACCEPTANCE_CONDITIONS, SOUNDNESS_JUDGEMENT, ConstructionRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

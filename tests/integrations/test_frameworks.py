@@ -57,7 +57,7 @@ def server():
 
 def test_deepeval_metric(server):
     deepeval = pytest.importorskip("deepeval.test_case", reason="deepeval is not installed")
-    from eclose.frameworks.deepeval import ReliabilityMetric
+    from eclose.integrations.deepeval import ReliabilityMetric
 
     metric = ReliabilityMetric(server, calls=FREE)
     for answer, reliable in ANSWERS.items():
@@ -87,8 +87,8 @@ def test_a_copied_deepeval_metric_keeps_its_settings(server, monkeypatch):
         stand_in.BaseMetric = type("BaseMetric", (), {})
         monkeypatch.setitem(sys.modules, "deepeval", types.ModuleType("deepeval"))
         monkeypatch.setitem(sys.modules, "deepeval.metrics", stand_in)
-        monkeypatch.delitem(sys.modules, "eclose.frameworks.deepeval", raising=False)
-    from eclose.frameworks.deepeval import ReliabilityMetric
+        monkeypatch.delitem(sys.modules, "eclose.integrations.deepeval", raising=False)
+    from eclose.integrations.deepeval import ReliabilityMetric
 
     metric = ReliabilityMetric(server, settings=eclose.JudgeSettings(attempts=3), calls=FREE)
     names = inspect.signature(ReliabilityMetric.__init__).parameters
@@ -98,12 +98,12 @@ def test_a_copied_deepeval_metric_keeps_its_settings(server, monkeypatch):
         input=QUESTION, actual_output=STEPS + "Lund", expected_output="Lund", retrieval_context=PASSAGES, context=None
     )
     assert copy.measure(test_case) == 1
-    monkeypatch.delitem(sys.modules, "eclose.frameworks.deepeval")
+    monkeypatch.delitem(sys.modules, "eclose.integrations.deepeval")
 
 
 def test_mlflow_scorer(server):
     pytest.importorskip("mlflow.genai", reason="mlflow is not installed")
-    from eclose.frameworks.mlflow import ReliabilityScorer
+    from eclose.integrations.mlflow import ReliabilityScorer
 
     scorer = ReliabilityScorer(judge=server, calls=FREE)
     for answer, reliable in ANSWERS.items():

@@ -10,9 +10,10 @@ from mlflow.entities.span import SpanType
 from mlflow.genai.scorers import Scorer
 
 from eclose.calls.client import CallSettings
+from eclose.calls.coroutines import run_coroutine
 from eclose.errors import UserError
-from eclose.frameworks.judged_answers import build_instance, judge_answer_now
 from eclose.integrations.export.scores import score_case
+from eclose.integrations.judged_answers import build_instance, judge_answer
 from eclose.judging.settings import JudgeSettings
 
 _QUESTION_KEYS = ("question", "query", "input", "prompt")
@@ -52,7 +53,7 @@ class ReliabilityScorer(Scorer):
                 "inputs['contexts']."
             )
         instance = build_instance(question, passages, _find_text(expectations or {}, _REFERENCE_KEYS))
-        case = judge_answer_now(instance, answer, self.judge, self.settings, self.calls)
+        case = run_coroutine(judge_answer(instance, answer, self.judge, self.settings, self.calls))
         source = AssessmentSource(source_type="LLM_JUDGE", source_id=case.judgment.judge)
         return [
             Feedback(

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from deepeval.metrics import BaseMetric
 
+from eclose.calls.coroutines import run_coroutine
 from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.errors import UserError
-from eclose.frameworks.judged_answers import build_instance, judge_answer, judge_answer_now
 from eclose.integrations.export.scores import ScoreName, score_case
+from eclose.integrations.judged_answers import build_instance, judge_answer
 
 if TYPE_CHECKING:
     from deepeval.test_case import LLMTestCase
@@ -42,7 +43,7 @@ class ReliabilityMetric(BaseMetric):
     def measure(self, test_case: LLMTestCase, *_: Any, **__: Any) -> float:
         """Return the score of a test case."""
         instance, answer = _read_case(test_case)
-        return self._record(judge_answer_now(instance, answer, self.judge, self.settings, self.calls))
+        return self._record(run_coroutine(judge_answer(instance, answer, self.judge, self.settings, self.calls)))
 
     async def a_measure(self, test_case: LLMTestCase, *_: Any, **__: Any) -> float:
         """Return the score of a test case."""

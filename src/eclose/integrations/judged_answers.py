@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclose.api.judging import ajudge
-from eclose.calls.coroutines import run_coroutine
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance, Passage
 from eclose.core.parse_trace import parse_response
@@ -15,9 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eclose.calls.client import CallSettings
-    from eclose.core.response import Response
     from eclose.judging.settings import JudgeSettings
-    from eclose.models.resolve import ModelRef
 
 
 def build_instance(question: str, passages: Sequence[str], reference: str | None = None) -> Instance:
@@ -29,28 +26,12 @@ def build_instance(question: str, passages: Sequence[str], reference: str | None
 
 async def judge_answer(
     instance: Instance,
-    answer: str | Response,
-    judge: str | ModelRef,
-    settings: JudgeSettings | None = None,
-    calls: CallSettings | None = None,
+    answer: str,
+    judge: str,
+    settings: JudgeSettings | None,
+    calls: CallSettings | None,
 ) -> JudgedCase:
-    """Judge the text of a model, or a response that was read before.
-
-    Raises:
-        RecordError: The text is the log of an agent.
-        UserError: The judge cannot be reached.
-    """
-    response = parse_response(instance.id, answer) if isinstance(answer, str) else answer
+    """Judge the text of a model; raise a RecordError where it is the log of an agent."""
+    response = parse_response(instance.id, answer)
     judgment = await ajudge(instance, response, judge=judge, settings=settings, calls=calls)
     return JudgedCase(instance, response, judgment)
-
-
-def judge_answer_now(
-    instance: Instance,
-    answer: str | Response,
-    judge: str | ModelRef,
-    settings: JudgeSettings | None = None,
-    calls: CallSettings | None = None,
-) -> JudgedCase:
-    """Judge an answer outside of a coroutine; see ``judge_answer``."""
-    return run_coroutine(judge_answer(instance, answer, judge, settings, calls))

@@ -1,1 +1,0 @@
-"""The judge as a guest of other evaluation frameworks, a module for each."""
