@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from eclose.cli.shared.recipe import read_recipe_keys
+
 
 class CommandEntry(NamedTuple):
     """Where a command is, and its line in the list of commands."""
@@ -145,7 +147,9 @@ def load_command(name: str, entry: CommandEntry) -> Any:
         holder.add_typer(target, name=name)
     else:
         holder.command(name=name, context_settings=entry.context_settings)(target)
-    return typer.main.get_group(holder).commands[name]
+    command = typer.main.get_group(holder).commands[name]
+    read_recipe_keys(command)
+    return command
 
 
 class OptionWithoutDefault(TyperOption):

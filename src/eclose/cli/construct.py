@@ -20,6 +20,7 @@ from eclose.cli.shared.model_options import (
     takes_model_options,
 )
 from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_run_summary, print_table
+from eclose.cli.shared.recipe import recipe_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,19 +58,15 @@ def construct(
             min=1, max=3, help="How often to build a part; each new attempt is shown the objections to the last."
         ),
     ] = 1,
-    replies: Annotated[
-        int, typer.Option(min=1, help="How often to ask when a reply does not match the schema (1 = once).")
-    ] = 2,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 4_096,
-    temperature: Annotated[float, typer.Option(min=0, help="Sampling temperature of all models (0 = greedy).")] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, help="Sampling seed sent with every call.")] = 42,
+    replies: Annotated[int, recipe_key("--replies", min=1)] = 2,
+    max_tokens: Annotated[int, recipe_key("--max-tokens", min=1)] = 4_096,
+    temperature: Annotated[float, recipe_key("--temperature", min=0)] = 0.0,
+    seed: Annotated[int, recipe_key("--seed", min=0)] = 42,
     tokenizer: Annotated[
         str | None,
         typer.Option(help="Folder or name of the model to train, to count tokens exactly.  [default: estimate]"),
     ] = None,
-    max_length: Annotated[
-        int, typer.Option(min=1, help="Longest training path in tokens; longer families are rejected.")
-    ] = 8_192,
+    max_length: Annotated[int, recipe_key("--max-length", min=1)] = 8_192,
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="Process at most this many sources, the first in seeded order.", show_default=False),

@@ -23,6 +23,7 @@ from eclose.cli.shared.model_options import (
     takes_model_options,
 )
 from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_run_summary
+from eclose.cli.shared.recipe import recipe_key
 from eclose.protocol.response_prompt import PromptOrder
 
 if TYPE_CHECKING:
@@ -79,15 +80,9 @@ def generate(
     demonstrations: Annotated[
         int | None, typer.Option(min=0, help="Number of worked examples in the prompt.  [default: as trained, or 2]")
     ] = None,
-    order: Annotated[
-        PromptOrder | None,
-        typer.Option(help="What comes first in the prompt.  [default: as trained, or evidence_first]"),
-    ] = None,
+    order: Annotated[PromptOrder | None, recipe_key("--order")] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 1_024,
-    max_length: Annotated[
-        int,
-        typer.Option(min=1, help="Most tokens of prompt and reply together, for weights loaded in this process."),
-    ] = 8_192,
+    max_length: Annotated[int, recipe_key("--max-length", min=1)] = 8_192,
     thinking: Annotated[
         bool | None,
         typer.Option(

@@ -21,6 +21,7 @@ from eclose.cli.shared.model_options import (
     takes_model_options,
 )
 from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_run_summary
+from eclose.cli.shared.recipe import recipe_key
 
 if TYPE_CHECKING:
     from eclose.calls.run import RunResult
@@ -34,9 +35,7 @@ def screen(
     *,
     judge_model: JudgeName,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False, show_default=False)],
-    attempts: Annotated[
-        int, typer.Option(min=1, help="How often to ask when a reply does not match the schema (1 = once).")
-    ] = 2,
+    attempts: Annotated[int, recipe_key("--attempts", min=1)] = 2,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
     engine: EngineName = CallEngine.PROCESS,
     workers: Workers = 2,

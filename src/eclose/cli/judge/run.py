@@ -32,6 +32,7 @@ from eclose.cli.shared.output import (
     print_run_summary,
     print_table,
 )
+from eclose.cli.shared.recipe import recipe_key
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.detection.scores import DetectorBand
 
@@ -52,7 +53,7 @@ app = typer.Typer(
     cls=RunByDefault,
     no_args_is_help=True,
     help="Judge responses with a model, and validate the judge against people. eclose judge RUN --judge MODEL is short"
-    " for eclose judge run RUN --judge MODEL; eclose judge run --help lists its options.",
+    " for eclose judge run RUN --judge MODEL; eclose judge run --help lists all its options.",
 )
 
 
@@ -97,13 +98,9 @@ def judge(
         typer.Option(help="Reasoning effort of the judge: low, medium or high.", show_default=False),
     ] = None,
     temperature: Annotated[float, typer.Option(min=0, help="Sampling temperature of the judge (0 = greedy).")] = 0.0,
-    attempts: Annotated[
-        int, typer.Option(min=1, help="How often to ask when a reply does not match the schema (1 = once).")
-    ] = 2,
+    attempts: Annotated[int, recipe_key("--attempts", min=1)] = 2,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 4096,
-    step_window: Annotated[
-        int, typer.Option(min=1, help="Most steps in one reply; a longer trace is judged in several calls.")
-    ] = 20,
+    step_window: Annotated[int, recipe_key("--step-window", min=1)] = 20,
     layout: Annotated[
         RecordLayout, typer.Option("--format", help="Layout of a file with questions and responses.")
     ] = RecordLayout.AUTO,
@@ -120,14 +117,7 @@ def judge(
             help="Calibration that sets the bands (eclose detect calibrate).", dir_okay=False, show_default=False
         ),
     ] = None,
-    scores: Annotated[
-        Path | None,
-        typer.Option(
-            help="Scores of the calibrated detector.  [default: scores-DETECTOR.jsonl beside the responses]",
-            dir_okay=False,
-            show_default=False,
-        ),
-    ] = None,
+    scores: Annotated[Path | None, recipe_key("--scores", dir_okay=False)] = None,
     other_benchmark: OtherBenchmark = False,
     max_unjudged_share: Annotated[
         float,
@@ -219,7 +209,7 @@ def _read_bands(
 
     if not only:
         if calibration or scores:
-            raise SettingError("--calibration and --scores choose responses together with --only. Name a band.")
+            raise SettingError("--calibration and scores choose responses together with --only. Name a band.")
         return None
     if calibration is None:
         raise SettingError("--only needs --calibration FILE; write one with: eclose detect calibrate RUN.")
