@@ -10,11 +10,7 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import (
-    CallEngine,
-    EngineName,
     ModelOptions,
-    RayAddress,
-    Workers,
     env_option,
     run_on_ray_workers,
     takes_model_options,
@@ -79,9 +75,6 @@ def construct(
         ),
     ] = None,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
-    engine: EngineName = CallEngine.PROCESS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
     options: ModelOptions,
 ) -> None:
     """Build counterfactual families for training: a verified response to each question, its counterpart after one claim
@@ -134,12 +127,12 @@ def construct(
     if options.dry_run:
         _print_forecast(ConstructionRun.of(instances, models, out, settings, layout, limit), options, pilot)
         return
-    if engine is CallEngine.RAY:
+    if options.ray is not None:
         # Workers build the run on their own machines, from names and settings: clients and connections cannot be sent.
         names = (constructor, verifier, reverifier)
         where = (instances, names, options.base_url, out, settings, options.calls.deadline)
         make_run = partial(build_construction_run, *where, layout=layout, limit=limit)
-        result = run_on_ray_workers(make_run, options.calls, options, workers, ray_address)
+        result = run_on_ray_workers(make_run, options.calls, options, options.ray)
     else:
         arguments = (instances, models, out, settings, options.calls, options.run_options)
         result = asyncio.run(construct_families(*arguments, layout=layout, limit=limit))

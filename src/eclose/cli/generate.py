@@ -10,13 +10,9 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import (
-    CallEngine,
-    EngineName,
     ModelName,
     ModelOptions,
-    RayAddress,
     VllmSettings,
-    Workers,
     describe_estimate,
     parse_vllm_settings,
     run_on_ray_workers,
@@ -95,9 +91,6 @@ def generate(
         int | None, typer.Option(min=1, help="Answer only this many questions, the first by id.", show_default=False)
     ] = None,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
-    engine: EngineName = CallEngine.PROCESS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
     options: ModelOptions,
 ) -> None:
     """Let a model answer questions step by step: greedy decoding, one completion each, in the order of ids.
@@ -160,7 +153,7 @@ def generate(
     if options.dry_run:
         asyncio.run(_print_forecast(instances, generator, out, settings, options.calls))
         return
-    if engine is CallEngine.RAY:
+    if options.ray is not None:
         # Workers find the model by name on their own machine, so only what a name can say is possible.
         if adapter is not None or base_model is not None or recipes or labels != SourceLabels() or options.replay:
             raise SettingError(
@@ -170,7 +163,7 @@ def generate(
         arguments = (instances, model, options.base_url, out)
         make_run = partial(build_generation_run, *arguments, settings, options.calls.deadline)
         # One completion for each question: a reply without an answer is counted as such, and not asked for again.
-        result = run_on_ray_workers(make_run, allow_one_attempt(options.calls), options, workers, ray_address)
+        result = run_on_ray_workers(make_run, allow_one_attempt(options.calls), options, options.ray)
     else:
         result = asyncio.run(
             generate_responses(instances, generator, out, settings, options.calls, options.run_options)

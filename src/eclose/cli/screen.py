@@ -10,12 +10,8 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import (
-    CallEngine,
-    EngineName,
     JudgeName,
     ModelOptions,
-    RayAddress,
-    Workers,
     describe_forecast,
     run_on_ray_workers,
     takes_model_options,
@@ -37,9 +33,6 @@ def screen(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False, show_default=False)],
     attempts: Annotated[int, recipe_key("--attempts", min=1)] = 2,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
-    engine: EngineName = CallEngine.PROCESS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
     options: ModelOptions,
 ) -> None:
     """Let a model decide which questions are well posed, decided by their passages, and correctly answered by their
@@ -61,9 +54,9 @@ def screen(
         usage = forecast_screening(instances, model, settings, options.calls, layout=layout)
         print_line(f"{model.name}: {describe_forecast(usage, options.calls.currency)}")
         return
-    if engine is CallEngine.RAY:
+    if options.ray is not None:
         where = (instances, judge_model, options.base_url, out, settings, options.calls.deadline, layout)
-        result = run_on_ray_workers(partial(build_screening_run, *where), options.calls, options, workers, ray_address)
+        result = run_on_ray_workers(partial(build_screening_run, *where), options.calls, options, options.ray)
     else:
         running = screen_question_eligibility(
             instances, model, out, settings, options.calls, options.run_options, layout=layout

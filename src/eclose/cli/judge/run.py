@@ -13,12 +13,8 @@ from eclose.cli.judge import show, validate
 from eclose.cli.shared.default_command import RunByDefault
 from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.model_options import (
-    CallEngine,
-    EngineName,
     JudgeName,
     ModelOptions,
-    RayAddress,
-    Workers,
     describe_forecast,
     run_on_ray_workers,
     takes_model_options,
@@ -125,9 +121,6 @@ def judge(
             min=0, max=1, help="Exit with 3 where a criterion has no label for a larger share of responses (0 to 1)."
         ),
     ] = MAX_UNJUDGED_SHARE,
-    engine: EngineName = CallEngine.PROCESS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
     imported: ImportSettings,
     options: ModelOptions,
 ) -> None:
@@ -183,9 +176,9 @@ def judge(
         print_line(
             f"{model.name} is of the model family of {', '.join(related)}, which it judges: validate it against people"
         )
-    if engine is CallEngine.RAY:
+    if options.ray is not None:
         where = (sources, judge_model, options.base_url, folder, settings, options.calls.deadline, bands)
-        result = run_on_ray_workers(partial(build_judge_run, *where), options.calls, options, workers, ray_address)
+        result = run_on_ray_workers(partial(build_judge_run, *where), options.calls, options, options.ray)
     else:
         watched = replace(options.run_options, watch=partial(show_run_progress, accepted=RECORDED))
         result = asyncio.run(judge_responses(sources, model, folder, settings, options.calls, watched, only=bands))

@@ -9,8 +9,6 @@ from typer.core import TyperGroup
 if TYPE_CHECKING:
     import typer
 
-_CALL_OPTIONS = frozenset({"engine", "workers", "ray_address"})
-
 
 class RunByDefault(TyperGroup):
     """A command group in which ``run`` may be left out. Its help shows the options that only ``run`` has."""
@@ -24,7 +22,7 @@ class RunByDefault(TyperGroup):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the own options of ``run`` and the commands; the options of calls and imports are left to ``run``."""
         run = self.commands["run"]
-        shared = _CALL_OPTIONS | getattr(run.callback, "shared_options", set())
+        shared: set[str] = getattr(run.callback, "shared_options", set())
         own = [parameter for parameter in run.get_params(ctx) if parameter.name not in shared]
         records = [record for parameter in own if (record := parameter.get_help_record(ctx)) is not None]
         with formatter.section(f"Options of run (for those of calls: {ctx.command_path} run --help)"):

@@ -89,15 +89,14 @@ class ModelOptions(NamedTuple):
     batch: BatchSettings | None
     """Batches in which requests are sent first; None without batches."""
     force: bool
+    ray: RaySettings | None
+    """Workers that make the calls; None where this process makes them."""
 
     def model(self, name: str) -> ModelRef:
         """Return the model with this name: a provider's, a server's, loaded weights, or one called through Inspect."""
-        from eclose.integrations.inspect.model import INSPECT_PREFIX, InspectModelRef
-        from eclose.models.resolve import find_model_ref
+        from eclose.api.models import resolve
 
-        if name.startswith(INSPECT_PREFIX):
-            return InspectModelRef(name.removeprefix(INSPECT_PREFIX), self.base_url.url, server=self.base_url.name)
-        return find_model_ref(name, base_url=self.base_url, keyless=self.sends_nothing)
+        return resolve(name, self.base_url, keyless=self.sends_nothing)
 
     @property
     def sends_nothing(self) -> bool:
@@ -145,6 +144,9 @@ def _refuse_file_address(model: str, base_url: str | None) -> None:
 
 def _read_options(
     *,
+    engine: EngineName = CallEngine.PROCESS,
+    workers: Workers = 2,
+    ray_address: RayAddress = None,
     recipe: Recipe = None,  # noqa: ARG001 - its callback handles it
     base_url: Annotated[
         str | None,
@@ -226,7 +228,8 @@ def _read_options(
     )
     address = ServerAddress(base_url, server_name)
     batches = BatchSettings(poll=batch_poll, wait=batch_wait) if batch else None
-    return ModelOptions(calls, address, dry_run, ledger, retry, replay, batches, force)
+    ray = make_ray_settings(engine, workers, ray_address)
+    return ModelOptions(calls, address, dry_run, ledger, retry, replay, batches, force, ray)
 
 
 def takes_model_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -269,8 +272,7 @@ def run_on_ray_workers(
     make: RunFactory,
     calls: CallSettings,
     options: ModelOptions,
-    workers: int,
-    address: str | None,
+    ray: RaySettings,
     *,
     gpus: float | None = None,
 ) -> RunResult:
@@ -280,8 +282,7 @@ def run_on_ray_workers(
         make: Function that builds the run in each worker.
         calls: Settings of the calls.
         options: Options of the command.
-        workers: Number of workers.
-        address: Address of the cluster; None for one on this machine.
+        ray: Workers and cluster.
         gpus: GPUs of each worker, for runs whose workers load weights; None for runs that call served models.
     """
     from eclose.errors import SettingError
@@ -291,9 +292,7 @@ def run_on_ray_workers(
     if options.batch is not None:
         raise SettingError("--batch and --engine ray: batches are sent from one process. Leave one of them out.")
     from eclose.calls.ray.run import run_models_on_ray
-    from eclose.calls.ray.workers import RaySettings
 
-    ray = RaySettings(workers=workers, address=address)
     if gpus is not None:
         # Every shard loads the weights, so each worker has one.
         ray = replace(ray, shards_per_worker=1, gpus_per_worker=gpus)
