@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import contextmanager
 from enum import StrEnum
@@ -14,11 +13,11 @@ import typer
 from eclose.cli.shared.model_options import VllmSettings, parse_vllm_settings
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
-    escape_invisible,
     format_count,
     format_percent,
     print_line,
     print_table,
+    show_status,
 )
 
 if TYPE_CHECKING:
@@ -102,23 +101,16 @@ def select(
 @contextmanager
 def _show_progress() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], None]]]:
     """Show the checkpoint and the number of its replies on standard error, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield (lambda _name: None), (lambda _count, _total: None)
-        return
-    from rich.console import Console
-    from rich.text import Text
-
     current = ""
-    # On standard error, so that the tables on standard output can be piped.
-    with Console(stderr=True).status("") as status:
+    with show_status("") as show:
 
         def on_checkpoint(name: str) -> None:
             nonlocal current
-            current = escape_invisible(name)
-            status.update(Text(current))
+            current = name
+            show(name)
 
         def on_replies(count: int, total: int) -> None:
-            status.update(Text(f"{current}: {count:,} of {total:,} replies"))
+            show(f"{current}: {count:,} of {total:,} replies")
 
         yield on_checkpoint, on_replies
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
@@ -16,7 +17,7 @@ import typer
 from eclose.diagnosis.report import number_format as format_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from eclose.calls.run import RunResult
     from eclose.store.records.outcome_counts import RecordCounts
@@ -222,17 +223,23 @@ def _print_rich(title: str, columns: Sequence[str], lines: Lines) -> None:
     Console().print(table)
 
 
-def show_record_count(records: Iterable[T], label: str) -> Iterator[T]:
-    """Yield the records; on a terminal, show on standard error how many there were so far."""
+@contextmanager
+def show_status(label: str) -> Iterator[Callable[[str], None]]:
+    """Show a line on standard error while the block lasts, on a terminal alone; yield what replaces its text."""
     if not sys.stderr.isatty():
-        yield from records
+        yield lambda _text: None
         return
     from rich.console import Console
     from rich.text import Text
 
-    label = escape_invisible(label)
-    with Console(stderr=True).status(Text(label)) as status:
+    with Console(stderr=True).status(Text(escape_invisible(label))) as status:
+        yield lambda text: status.update(Text(escape_invisible(text)))
+
+
+def show_record_count(records: Iterable[T], label: str) -> Iterator[T]:
+    """Yield the records; on a terminal, show on standard error how many there were so far."""
+    with show_status(label) as show:
         for number, record in enumerate(records, start=1):
             if number % 1000 == 0:
-                status.update(Text(f"{label}: {number:,} records"))
+                show(f"{label}: {number:,} records")
             yield record
