@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -26,13 +25,6 @@ if TYPE_CHECKING:
     from eclose.training.select import Selection
 
 
-class InferenceEngine(StrEnum):
-    """What runs the model."""
-
-    TRANSFORMERS = "transformers"
-    VLLM = "vllm"
-
-
 def select(
     run: Annotated[Path, typer.Argument(help="Folder of a training run.", show_default=False)],
     *,
@@ -46,7 +38,7 @@ def select(
         str | None,
         typer.Option(help="Name or folder of the weights.  [default: as in the run's recipe]", show_default=False),
     ] = None,
-    engine: Annotated[InferenceEngine, typer.Option(help="What runs the model.")] = InferenceEngine.TRANSFORMERS,
+    engine: Annotated[Literal["transformers", "vllm"], typer.Option(help="What runs the model.")] = "transformers",
     vllm: VllmSettings = None,
     max_new_tokens: Annotated[
         int, typer.Option(min=1, help="Longest reply in tokens; a truncated reply counts as wrong.")
@@ -82,7 +74,7 @@ def select(
             run,
             values,
             model=model,
-            engine=engine.value,
+            engine=engine,
             engine_settings=parse_vllm_settings(vllm),
             max_new_tokens=max_new_tokens,
             batch_tokens=batch_tokens,
