@@ -41,3 +41,12 @@ def test_unknown_command_names_the_nearest():
     result = CliRunner().invoke(app, ["jugde"])
     assert result.exit_code == 2
     assert "No such command 'jugde'. Did you mean 'judge'?" in result.output
+
+
+@pytest.mark.parametrize(("group", "own"), [("judge", "--reference-free"), ("detect", "--detector")])
+def test_help_of_a_group_shows_the_own_options_of_its_default_command(group, own):
+    shown, whole = (CliRunner().invoke(app, [*words, "--help"]).output for words in ([group], [group, "run"]))
+    assert own in shown
+    for flag in ("--concurrency", "--workers", "--recipe"):
+        assert flag not in shown
+        assert flag in whole
