@@ -44,6 +44,13 @@ def world(request: ChatRequest) -> ScriptedReply:
     return build_world_handlers().handler(None)(request)
 
 
+def recipe(folder, **settings):
+    """The words that give a command these settings, in a file of the folder."""
+    path = folder / "recipe.yaml"
+    path.write_text("".join(f"{name}: {value}\n" for name, value in settings.items()), "utf-8")
+    return ["--recipe", str(path)]
+
+
 def asked(request: ChatRequest) -> str:
     """The question of a request."""
     found = parse_question_message(request.messages[-1]["content"])

@@ -123,7 +123,11 @@ def find_command(words):
     return command, rest
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "skills" / "eclose" / "SKILL.md"], ids=lambda page: page.name)
+# The commands of the benchmark are those of the commit of each record, and are not to be renewed.
+PAGES_OF_TODAY = [page for page in PAGES if page != ROOT / "docs" / "benchmark.md"]
+
+
+@pytest.mark.parametrize("page", [*PAGES_OF_TODAY, ROOT / "skills" / "eclose" / "SKILL.md"], ids=lambda page: page.name)
 def test_command_lines_use_options_that_exist(page):
     # A line may go on after a backslash.
     text = page.read_text("utf-8").replace("\\\n", " ")

@@ -178,7 +178,9 @@ def test_a_run_is_not_taken_up_by_another_server_unless_it_goes_by_the_same_name
         before = first.bill(keys=False)["totals"]["paid"]
         assert 0 < before < 8
         ports = [format_server_name(server.base_url) for server in (first, second)]
-        with pytest.raises(UserError, match=rf"model: '{ports[0]}/world' then, '{ports[1]}/world' now.*--server-name"):
+        with pytest.raises(
+            UserError, match=rf"model: '{ports[0]}/world' then, '{ports[1]}/world' now.*ECLOSE_SERVER_NAME"
+        ):
             go(named[1])
         assert second.bill(keys=False)["totals"]["paid"] == 0
         assert go(moved).manifest.counts.accepted == 8

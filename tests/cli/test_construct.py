@@ -11,6 +11,7 @@ from itertools import islice
 
 import pytest
 from tests.cli.test_generate import local_server
+from tests.generating import recipe
 
 from eclose.benchmarks.load import scan_instances
 from eclose.store.records import jsonl
@@ -85,7 +86,7 @@ def test_a_real_model_that_cannot_do_it_breaks_nothing(tmp_path, qa):
         jsonl.unwrap_records(scan_instances(qa / "hotpotqa_train_50.json")), key=lambda one: (one.context_words, one.id)
     )
     jsonl.write_records(tmp_path / "one.jsonl", ordered[:1])
-    more = ["--max-tokens", 32, "--replies", 1, "--concurrency", 1, "--deadline", 900]
+    more = ["--concurrency", 1, *recipe(tmp_path, max_tokens=32, replies=1, deadline=900)]
     with local_server() as url:
         ran(tmp_path / "one.jsonl", url, tmp_path / "run", *more)
     told = json.loads((tmp_path / "run" / "families.jsonl.manifest.json").read_text())

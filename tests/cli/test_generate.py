@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.generating import asked, command, generate, paid, questions, ran, server, started, world
+from tests.generating import asked, command, generate, paid, questions, ran, recipe, server, started, world
 
 from eclose.benchmarks.load import scan_instances
 from eclose.calls.budget import RunBudget
@@ -423,7 +423,7 @@ def test_a_real_model_behind_a_real_server(tmp_path, qa):
         found += islice(ordered, 1)
     write_records(tmp_path / "two.jsonl", found)
     words = ["--no-price", "--out", tmp_path / "run", "--demonstrations", 0, "--max-new-tokens", 32]
-    words += ["--concurrency", 1, "--deadline", 900]
+    words += ["--concurrency", 1, *recipe(tmp_path, deadline=900)]
     with local_server() as url:
         first = ran(tmp_path / "two.jsonl", "--model", url, *words)
         again = ran(tmp_path / "two.jsonl", "--model", url, *words)

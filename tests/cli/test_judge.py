@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
+from tests.generating import recipe
 from typer.testing import CliRunner
 
 from eclose.calls.retry import ServiceDown
@@ -110,7 +111,7 @@ def test_trouble_on_the_way_gives_no_label_and_no_reply(judged, tmp_path, fault)
         build_world_handlers(), ServerBehaviour(faults={fault: 1.0}, max_faults_per_key=99)
     ) as server:
         port, url = int(server.base_url.split(":")[2].split("/")[0]), server.base_url
-        stopped = CliRunner().invoke(app, [*map(str, words), "--judge", url, "--breaker-seconds", "1"])
+        stopped = CliRunner().invoke(app, [*map(str, words), "--judge", url, *recipe(tmp_path, breaker_seconds=1)])
         assert isinstance(stopped.exception, ServiceDown)
     assert not (tmp_path / "judgments.jsonl").exists()
     with ModelServerThread(build_world_handlers(), port=port) as server:

@@ -80,7 +80,7 @@ def judged(request, tmp_path_factory):
         else:
             registry.register(name, handler)
     with ModelServerThread(registry) as server:
-        command("judge", run, "--judge", server.base_url, "--no-price", "--attempts", 2, "--max-unjudged-share", 1)
+        command("judge", run, "--judge", server.base_url, "--no-price", "--max-unjudged-share", 1)
     return run, [response.id for _, response in pairs], request.param
 
 

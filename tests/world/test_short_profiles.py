@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import islice
 from statistics import median
+from typing import get_args
 
 import pytest
 
@@ -170,9 +171,9 @@ def test_training_and_held_out_numbers_share_no_question(profile):
 
 
 def test_the_command_line_knows_every_profile():
-    assert {name.value for name in ProfileName} == {
+    assert set(get_args(ProfileName)) == {
         *BENCHMARK_PROFILES,
         *SHORT_BENCHMARK_PROFILES,
         *CONFUSABLE_BENCHMARK_PROFILES,
     }
-    assert [find_benchmark_profile(name).name for name in ProfileName] == [name.value for name in ProfileName]
+    assert [find_benchmark_profile(name).name for name in get_args(ProfileName)] == [*get_args(ProfileName)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.api.models import add_budget, resolve
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.calls.coroutines import run_coroutine
+from eclose.calls.coroutines import also_sync, coroutine_of
 from eclose.construction.run import construct_families, resolve_construction_models
 from eclose.construction.settings import ConstructSettings
 from eclose.errors import SettingError
@@ -24,50 +24,8 @@ if TYPE_CHECKING:
     from eclose.models.resolve import ModelRef
 
 
-async def agenerate(
-    instances: Path | str | Rows,
-    *,
-    model: str | ModelRef,
-    out: Path | str,
-    adapter: Path | str | None = None,
-    adapter_recipe: Path | str | None = None,
-    base_model: str | None = None,
-    labels: SourceLabels | None = None,
-    revision: str | None = None,
-    dtype: str = "auto",
-    engine_settings: Mapping[str, Any] | None = None,
-    settings: GenerateSettings | None = None,
-    calls: CallSettings | None = None,
-    budget: float | None = None,
-    base_url: str | ServerAddress | None = None,
-    options: RunOptions | None = None,
-) -> RunResult:
-    """Generate responses; see ``generate``."""
-    adapter_folder = None if adapter is None else Path(adapter)
-    recipes = find_adapter_recipes(adapter_folder, None if adapter_recipe is None else Path(adapter_recipe))
-    generator = (
-        find_generator_model(
-            model,
-            adapter=adapter_folder,
-            base_model=base_model,
-            revision=revision,
-            dtype=dtype,
-            recipes=recipes,
-            labels=labels,
-            base_url=base_url,
-            keyless=options is not None and options.replay,
-            engine_settings=engine_settings,
-        )
-        if isinstance(model, str)
-        else model
-    )
-    # An adapter answers under the prompt that it was trained with; another prompt would measure something else.
-    settings = (settings or GenerateSettings()).as_trained(recipes)
-    path = ensure_data_file(instances, Path(out), "questions.jsonl")
-    return await generate_responses(path, generator, out, settings, add_budget(calls, budget), options)
-
-
-def generate(
+@also_sync
+async def generate(
     instances: Path | str | Rows,
     *,
     model: str | ModelRef,
@@ -122,56 +80,36 @@ def generate(
         >>> result.manifest.counts.accepted
         3
     """
-    return run_coroutine(
-        agenerate(
-            instances,
-            model=model,
-            out=out,
-            adapter=adapter,
-            adapter_recipe=adapter_recipe,
+    adapter_folder = None if adapter is None else Path(adapter)
+    recipes = find_adapter_recipes(adapter_folder, None if adapter_recipe is None else Path(adapter_recipe))
+    generator = (
+        find_generator_model(
+            model,
+            adapter=adapter_folder,
             base_model=base_model,
-            labels=labels,
             revision=revision,
             dtype=dtype,
-            engine_settings=engine_settings,
-            settings=settings,
-            calls=calls,
-            budget=budget,
+            recipes=recipes,
+            labels=labels,
             base_url=base_url,
-            options=options,
+            keyless=options is not None and options.replay,
+            engine_settings=engine_settings,
         )
+        if isinstance(model, str)
+        else model
     )
-
-
-async def aconstruct(
-    instances: Path | str | Rows,
-    *,
-    constructor: str | ModelRef,
-    verifier: str | ModelRef,
-    out: Path | str,
-    reverifier: str | ModelRef | None = None,
-    settings: ConstructSettings | None = None,
-    calls: CallSettings | None = None,
-    budget: float | None = None,
-    base_url: str | ServerAddress | None = None,
-    layout: RecordLayout = RecordLayout.AUTO,
-    limit: int | None = None,
-    options: RunOptions | None = None,
-) -> RunResult:
-    """Build counterfactual families; see ``construct``."""
-    settings, calls = settings or ConstructSettings(), add_budget(calls, budget)
-    if reverifier is not None and not settings.reverify:
-        raise SettingError("reverifier: the settings say not to verify finished families again. Leave one of them out.")
-    names = [
-        None if name is None else resolve(name, base_url, keyless=options is not None and options.replay)
-        for name in (constructor, verifier, reverifier)
-    ]
-    models = await resolve_construction_models(names[0], names[1], names[2], deadline=calls.deadline)  # type: ignore[arg-type]
+    # An adapter answers under the prompt that it was trained with; another prompt would measure something else.
+    settings = (settings or GenerateSettings()).as_trained(recipes)
     path = ensure_data_file(instances, Path(out), "questions.jsonl")
-    return await construct_families(path, models, out, settings, calls, options, layout=layout, limit=limit)
+    return await generate_responses(path, generator, out, settings, add_budget(calls, budget), options)
 
 
-def construct(
+agenerate = coroutine_of(generate)
+"""Coroutine of ``generate``."""
+
+
+@also_sync
+async def construct(
     instances: Path | str | Rows,
     *,
     constructor: str | ModelRef,
@@ -219,19 +157,17 @@ def construct(
         >>> result.manifest.counts.received
         2
     """
-    return run_coroutine(
-        aconstruct(
-            instances,
-            constructor=constructor,
-            verifier=verifier,
-            out=out,
-            reverifier=reverifier,
-            settings=settings,
-            calls=calls,
-            budget=budget,
-            base_url=base_url,
-            layout=layout,
-            limit=limit,
-            options=options,
-        )
-    )
+    settings, calls = settings or ConstructSettings(), add_budget(calls, budget)
+    if reverifier is not None and not settings.reverify:
+        raise SettingError("reverifier: the settings say not to verify finished families again. Leave one of them out.")
+    names = [
+        None if name is None else resolve(name, base_url, keyless=options is not None and options.replay)
+        for name in (constructor, verifier, reverifier)
+    ]
+    models = await resolve_construction_models(names[0], names[1], names[2], deadline=calls.deadline)  # type: ignore[arg-type]
+    path = ensure_data_file(instances, Path(out), "questions.jsonl")
+    return await construct_families(path, models, out, settings, calls, options, layout=layout, limit=limit)
+
+
+aconstruct = coroutine_of(construct)
+"""Coroutine of ``construct``."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.api.models import add_budget, resolve
-from eclose.calls.coroutines import run_coroutine
+from eclose.calls.coroutines import also_sync, coroutine_of
 from eclose.detection.local_run import score_responses_locally
 from eclose.detection.run import detect_responses
 from eclose.detection.scores import DetectorKind
@@ -23,63 +23,8 @@ if TYPE_CHECKING:
     from eclose.models.resolve import ModelRef
 
 
-async def adetect(
-    run: Path | str,
-    *,
-    detector: str | DetectorSettings,
-    model: str | ModelRef | None = None,
-    verifier: Path | str | None = None,
-    out: Path | str | None = None,
-    judgments: Path | str | None = None,
-    calls: CallSettings | None = None,
-    budget: float | None = None,
-    base_url: str | ServerAddress | None = None,
-    options: RunOptions | None = None,
-    allow_stale: bool = False,
-) -> RunResult:
-    """Score the responses of a run with a detector; see ``detect``."""
-    if detector == DetectorKind.VERIFIER or verifier is not None:
-        return await _score_with_verifier(Path(run), detector, verifier, model, out, options)
-    if model is None:
-        raise SettingError("model: every detector but verifier needs the model behind it. Name one.")
-    settings = find_detector_settings(detector) if isinstance(detector, str) else detector
-    folder, scores = Path(run), None if out is None else Path(out)
-    if isinstance(settings, ChatDetectorSettings):
-        if judgments is not None:
-            raise SettingError(f"judgments: the detector {settings.detector} reads none. Leave it out.")
-        model_ref = resolve(model, base_url, keyless=options is not None and options.replay)
-        return await detect_responses(folder, model_ref, settings, add_budget(calls, budget), options, out=scores)
-    if not isinstance(model, str):
-        raise SettingError(f"model: the detector {settings.detector} takes a folder of weights or a hub name.")
-    return await score_responses_locally(
-        folder,
-        settings.build_detector(model),
-        out=scores,
-        judgments=None if judgments is None else Path(judgments),
-        batch_tokens=settings.batch_tokens,
-        options=options,
-        allow_stale=allow_stale,
-    )
-
-
-async def _score_with_verifier(
-    run: Path,
-    detector: str | DetectorSettings,
-    verifier: Path | str | None,
-    model: str | ModelRef | None,
-    out: Path | str | None,
-    options: RunOptions | None,
-) -> RunResult:
-    if detector != DetectorKind.VERIFIER or verifier is None:
-        raise SettingError("verifier: the detector verifier, and no other, needs the folder of a trained verifier.")
-    if model is not None:
-        raise SettingError("model: a verifier needs none. Leave it out.")
-    loaded = load_verifier(Path(verifier))
-    scores = None if out is None else Path(out)
-    return await asyncio.to_thread(score_responses_with_verifier, run, loaded, out=scores, options=options)
-
-
-def detect(
+@also_sync
+async def detect(
     run: Path | str,
     *,
     detector: str | DetectorSettings,
@@ -127,18 +72,46 @@ def detect(
         >>> result.manifest.counts.accepted, result.manifest.calls["unscored"]
         (60, {})
     """
-    return run_coroutine(
-        adetect(
-            run,
-            detector=detector,
-            model=model,
-            verifier=verifier,
-            out=out,
-            judgments=judgments,
-            calls=calls,
-            budget=budget,
-            base_url=base_url,
-            options=options,
-            allow_stale=allow_stale,
-        )
+    if detector == DetectorKind.VERIFIER or verifier is not None:
+        return await _score_with_verifier(Path(run), detector, verifier, model, out, options)
+    if model is None:
+        raise SettingError("model: every detector but verifier needs the model behind it. Name one.")
+    settings = find_detector_settings(detector) if isinstance(detector, str) else detector
+    folder, scores = Path(run), None if out is None else Path(out)
+    if isinstance(settings, ChatDetectorSettings):
+        if judgments is not None:
+            raise SettingError(f"judgments: the detector {settings.detector} reads none. Leave it out.")
+        model_ref = resolve(model, base_url, keyless=options is not None and options.replay)
+        return await detect_responses(folder, model_ref, settings, add_budget(calls, budget), options, out=scores)
+    if not isinstance(model, str):
+        raise SettingError(f"model: the detector {settings.detector} takes a folder of weights or a hub name.")
+    return await score_responses_locally(
+        folder,
+        settings.build_detector(model),
+        out=scores,
+        judgments=None if judgments is None else Path(judgments),
+        batch_tokens=settings.batch_tokens,
+        options=options,
+        allow_stale=allow_stale,
     )
+
+
+adetect = coroutine_of(detect)
+"""Coroutine of ``detect``."""
+
+
+async def _score_with_verifier(
+    run: Path,
+    detector: str | DetectorSettings,
+    verifier: Path | str | None,
+    model: str | ModelRef | None,
+    out: Path | str | None,
+    options: RunOptions | None,
+) -> RunResult:
+    if detector != DetectorKind.VERIFIER or verifier is None:
+        raise SettingError("verifier: the detector verifier, and no other, needs the folder of a trained verifier.")
+    if model is not None:
+        raise SettingError("model: a verifier needs none. Leave it out.")
+    loaded = load_verifier(Path(verifier))
+    scores = None if out is None else Path(out)
+    return await asyncio.to_thread(score_responses_with_verifier, run, loaded, out=scores, options=options)

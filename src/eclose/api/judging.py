@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.api.models import add_budget, resolve
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.rag_eval_formats import convert_tool_record
-from eclose.calls.coroutines import run_coroutine
+from eclose.calls.coroutines import also_sync, coroutine_of
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
 from eclose.core.parse_trace import add_observation_passages, parse_agent_log
@@ -38,50 +38,8 @@ if TYPE_CHECKING:
     from eclose.response_tasks import ResponseFilter
 
 
-async def aevaluate(
-    data: Path | str | Rows,
-    *,
-    judge: str | ModelRef,
-    questions: Path | str | None = None,
-    out: Path | str | None = None,
-    settings: JudgeSettings | None = None,
-    calls: CallSettings | None = None,
-    budget: float | None = None,
-    base_url: str | ServerAddress | None = None,
-    layout: RecordLayout = RecordLayout.AUTO,
-    imported: ImportSettings | None = None,
-    options: RunOptions | None = None,
-    only: ResponseFilter | None = None,
-) -> Results:
-    """Judge responses and diagnose them; see ``evaluate``."""
-    with TemporaryDirectory(prefix="eclose-") as scratch:
-        # The scratch folder is made in any case and used only where nothing is to be kept.
-        folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
-        force = options is not None and options.force
-        path = ensure_data_file(data, folder, force=force)
-        questions = None if questions is None else Path(questions)
-        sources = find_judge_inputs(path, folder, questions, layout, imported, force=force)
-        for sentence in describe_judge_inputs(sources):
-            warnings.warn(sentence, stacklevel=2)
-        model = resolve(judge, base_url, keyless=options is not None and options.replay)
-        await judge_responses(sources, model, folder, settings, add_budget(calls, budget), options, only=only)
-        results = diagnose(folder)
-    # A result must not name a folder that no longer exists.
-    return results if out is not None or folder != Path(scratch) else replace(results, folder=None)
-
-
-def describe_judge_inputs(sources: JudgeInputFiles) -> tuple[str, ...]:
-    """Return what to know before a judge is paid: responses without a trace, and long passages."""
-    responses = (record.value for record in scan_records(sources.responses, Response))
-    traces = [bool(response.trace.steps) for response in responses if response is not None]
-    questions = (record.value for record in scan_records(sources.instances, Instance))
-    lengths = [sum(len(passage.text) for passage in question.evidence) for question in questions if question]
-    # Four characters a token: to a tenth, in English.
-    tokens = sum(lengths) / max(len(lengths), 1) / 4
-    return describe_missing_traces(traces.count(False), len(traces)) + describe_long_passages(tokens)
-
-
-def evaluate(
+@also_sync
+async def evaluate(
     data: Path | str | Rows,
     *,
     judge: str | ModelRef,
@@ -132,56 +90,43 @@ def evaluate(
         >>> len(results), sorted(results.rates)[:3]
         (60, ['A', 'Acc', 'C'])
     """
-    return run_coroutine(
-        aevaluate(
-            data,
-            judge=judge,
-            questions=questions,
-            out=out,
-            settings=settings,
-            calls=calls,
-            budget=budget,
-            base_url=base_url,
-            layout=layout,
-            imported=imported,
-            options=options,
-            only=only,
-        )
-    )
+    with TemporaryDirectory(prefix="eclose-") as scratch:
+        # The scratch folder is made in any case and used only where nothing is to be kept.
+        folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
+        force = options is not None and options.force
+        path = ensure_data_file(data, folder, force=force)
+        questions = None if questions is None else Path(questions)
+        sources = find_judge_inputs(path, folder, questions, layout, imported, force=force)
+        for sentence in describe_judge_inputs(sources):
+            warnings.warn(sentence, stacklevel=2)
+        model = resolve(judge, base_url, keyless=options is not None and options.replay)
+        await judge_responses(sources, model, folder, settings, add_budget(calls, budget), options, only=only)
+        results = diagnose(folder)
+    # A result must not name a folder that no longer exists.
+    return results if out is not None or folder != Path(scratch) else replace(results, folder=None)
+
+
+aevaluate = coroutine_of(evaluate)
+"""Coroutine of ``evaluate``."""
+
+
+def describe_judge_inputs(sources: JudgeInputFiles) -> tuple[str, ...]:
+    """Return what to know before a judge is paid: responses without a trace, and long passages."""
+    responses = (record.value for record in scan_records(sources.responses, Response))
+    traces = [bool(response.trace.steps) for response in responses if response is not None]
+    questions = (record.value for record in scan_records(sources.instances, Instance))
+    lengths = [sum(len(passage.text) for passage in question.evidence) for question in questions if question]
+    # Four characters a token: to a tenth, in English.
+    tokens = sum(lengths) / max(len(lengths), 1) / 4
+    return describe_missing_traces(traces.count(False), len(traces)) + describe_long_passages(tokens)
 
 
 def _folder_of(data: Path | str | Rows) -> Path | None:
     return Path(data) if isinstance(data, str | Path) and Path(data).is_dir() else None
 
 
-async def ajudge(
-    instance: Instance | Mapping[str, Any],
-    response: Response | Mapping[str, Any] | Sequence[Mapping[str, Any]] | str,
-    *,
-    judge: str | ModelRef,
-    settings: JudgeSettings | None = None,
-    calls: CallSettings | None = None,
-    budget: float | None = None,
-    base_url: str | ServerAddress | None = None,
-) -> Judgment:
-    """Judge one response; see ``judge``."""
-    question, answered = _read_case(instance, response)
-    with TemporaryDirectory(prefix="eclose-") as scratch:
-        folder = Path(scratch)
-        # As a run over files: one response is judged, limited and accounted for like a million.
-        write_records(folder / INSTANCES_FILE, [question])
-        write_records(folder / RESPONSES_FILE, [answered])
-        sources = find_judge_inputs(folder, folder)
-        result = await judge_responses(sources, resolve(judge, base_url), folder, settings, add_budget(calls, budget))
-        judgments = list(read_records(folder / JUDGMENTS_FILE, Judgment))
-        if not judgments:
-            # The response was set aside; the run's folder, which has the reason, is about to be removed.
-            failure = json.loads(result.stage.quarantine_path.read_bytes())
-            raise UserError(f"not judged: {failure.get('problem') or failure}")
-    return judgments[0]
-
-
-def judge(
+@also_sync
+async def judge(
     instance: Instance | Mapping[str, Any],
     response: Response | Mapping[str, Any] | Sequence[Mapping[str, Any]] | str,
     *,
@@ -219,17 +164,24 @@ def judge(
         >>> eclose.judge(case.instance, case.response, judge=server, calls=free).response_id == case.response.id
         True
     """
-    return run_coroutine(
-        ajudge(
-            instance,
-            response,
-            judge=judge,
-            settings=settings,
-            calls=calls,
-            budget=budget,
-            base_url=base_url,
-        )
-    )
+    question, answered = _read_case(instance, response)
+    with TemporaryDirectory(prefix="eclose-") as scratch:
+        folder = Path(scratch)
+        # As a run over files: one response is judged, limited and accounted for like a million.
+        write_records(folder / INSTANCES_FILE, [question])
+        write_records(folder / RESPONSES_FILE, [answered])
+        sources = find_judge_inputs(folder, folder)
+        result = await judge_responses(sources, resolve(judge, base_url), folder, settings, add_budget(calls, budget))
+        judgments = list(read_records(folder / JUDGMENTS_FILE, Judgment))
+        if not judgments:
+            # The response was set aside; the run's folder, which has the reason, is about to be removed.
+            failure = json.loads(result.stage.quarantine_path.read_bytes())
+            raise UserError(f"not judged: {failure.get('problem') or failure}")
+    return judgments[0]
+
+
+ajudge = coroutine_of(judge)
+"""Coroutine of ``judge``."""
 
 
 def _read_case(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine, Iterator
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -23,6 +26,27 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     # caller's context variables.
     with ThreadPoolExecutor(1, thread_name_prefix="eclose") as pool:
         return pool.submit(copy_context().run, asyncio.run, coroutine).result()
+
+
+def also_sync(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Return a blocking function of the same name; ``coroutine_of`` returns the coroutine, named ``a`` and the name."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run_coroutine(function(*args, **kwargs))
+
+    return run
+
+
+def coroutine_of(blocking: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Return the coroutine behind a function that ``also_sync`` made."""
+    function: FunctionType = blocking.__wrapped__  # type: ignore[attr-defined]
+    name = f"a{function.__name__}"
+    # A copy, so that a missing argument or a missing await is reported under the name that was called.
+    renamed = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
+    renamed.__kwdefaults__ = function.__kwdefaults__
+    renamed.__doc__, renamed.__annotations__ = function.__doc__, function.__annotations__
+    return renamed
 
 
 def iterate_async(items: AsyncGenerator[T, None]) -> Iterator[T]:

@@ -128,7 +128,7 @@ class CircuitBreaker:
         if self._failures_in_row >= self._most_failures and self._row_seconds >= self._most_seconds:
             self.open(
                 f"the model server failed {self._failures_in_row} times in a row for {self._row_seconds:,.0f} s, last "
-                f"with {_sentence(failure)} (--breaker-seconds sets how long to wait.)"
+                f"with {_sentence(failure)} (breaker_seconds sets how long to wait.)"
             )
 
     @property

@@ -10,16 +10,13 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import (
-    CallEngine,
-    EngineName,
     ModelOptions,
-    RayAddress,
-    Workers,
     env_option,
     run_on_ray_workers,
     takes_model_options,
 )
 from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_run_summary, print_table
+from eclose.cli.shared.recipe import recipe_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,19 +54,15 @@ def construct(
             min=1, max=3, help="How often to build a part; each new attempt is shown the objections to the last."
         ),
     ] = 1,
-    replies: Annotated[
-        int, typer.Option(min=1, help="How often to ask when a reply does not match the schema (1 = once).")
-    ] = 2,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 4_096,
-    temperature: Annotated[float, typer.Option(min=0, help="Sampling temperature of all models (0 = greedy).")] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, help="Sampling seed sent with every call.")] = 42,
+    replies: Annotated[int, recipe_key("--replies", min=1)] = 2,
+    max_tokens: Annotated[int, recipe_key("--max-tokens", min=1)] = 4_096,
+    temperature: Annotated[float, recipe_key("--temperature", min=0)] = 0.0,
+    seed: Annotated[int, recipe_key("--seed", min=0)] = 42,
     tokenizer: Annotated[
         str | None,
         typer.Option(help="Folder or name of the model to train, to count tokens exactly.  [default: estimate]"),
     ] = None,
-    max_length: Annotated[
-        int, typer.Option(min=1, help="Longest training path in tokens; longer families are rejected.")
-    ] = 8_192,
+    max_length: Annotated[int, recipe_key("--max-length", min=1)] = 8_192,
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="Process at most this many sources, the first in seeded order.", show_default=False),
@@ -82,9 +75,6 @@ def construct(
         ),
     ] = None,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
-    engine: EngineName = CallEngine.PROCESS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
     options: ModelOptions,
 ) -> None:
     """Build counterfactual families for training: a verified response to each question, its counterpart after one claim
@@ -137,12 +127,12 @@ def construct(
     if options.dry_run:
         _print_forecast(ConstructionRun.of(instances, models, out, settings, layout, limit), options, pilot)
         return
-    if engine is CallEngine.RAY:
+    if options.ray is not None:
         # Workers build the run on their own machines, from names and settings: clients and connections cannot be sent.
         names = (constructor, verifier, reverifier)
         where = (instances, names, options.base_url, out, settings, options.calls.deadline)
         make_run = partial(build_construction_run, *where, layout=layout, limit=limit)
-        result = run_on_ray_workers(make_run, options.calls, options, workers, ray_address)
+        result = run_on_ray_workers(make_run, options.calls, options, options.ray)
     else:
         arguments = (instances, models, out, settings, options.calls, options.run_options)
         result = asyncio.run(construct_families(*arguments, layout=layout, limit=limit))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, AllowStale, format_count, print_line
+from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, AllowStale, format_count, print_line, show_status
 
 if TYPE_CHECKING:
     from eclose.integrations.export.run import ExportResult
@@ -69,15 +68,9 @@ def _print_result(result: ExportResult) -> None:
 
 def _show_progress(deliveries: Iterable[Delivery], total: int) -> Iterator[Delivery]:
     """Pass deliveries on; on a terminal, show on standard error how many scores there were so far."""
-    if not sys.stderr.isatty():
-        yield from deliveries
-        return
-    from rich.console import Console
-    from rich.text import Text
-
     scores = 0
-    with Console(stderr=True).status(Text("export")) as status:
+    with show_status("export") as show:
         for delivery in deliveries:
             scores += delivery.scores
-            status.update(Text(f"export: {scores:,} of {total:,} scores"))
+            show(f"export: {scores:,} of {total:,} scores")
             yield delivery

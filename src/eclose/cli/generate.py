@@ -10,19 +10,16 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import (
-    CallEngine,
-    EngineName,
     ModelName,
     ModelOptions,
-    RayAddress,
     VllmSettings,
-    Workers,
     describe_estimate,
     parse_vllm_settings,
     run_on_ray_workers,
     takes_model_options,
 )
 from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_run_summary
+from eclose.cli.shared.recipe import recipe_key
 from eclose.protocol.response_prompt import PromptOrder
 
 if TYPE_CHECKING:
@@ -79,15 +76,9 @@ def generate(
     demonstrations: Annotated[
         int | None, typer.Option(min=0, help="Number of worked examples in the prompt.  [default: as trained, or 2]")
     ] = None,
-    order: Annotated[
-        PromptOrder | None,
-        typer.Option(help="What comes first in the prompt.  [default: as trained, or evidence_first]"),
-    ] = None,
+    order: Annotated[PromptOrder | None, recipe_key("--order")] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 1_024,
-    max_length: Annotated[
-        int,
-        typer.Option(min=1, help="Most tokens of prompt and reply together, for weights loaded in this process."),
-    ] = 8_192,
+    max_length: Annotated[int, recipe_key("--max-length", min=1)] = 8_192,
     thinking: Annotated[
         bool | None,
         typer.Option(
@@ -100,9 +91,6 @@ def generate(
         int | None, typer.Option(min=1, help="Answer only this many questions, the first by id.", show_default=False)
     ] = None,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
-    engine: EngineName = CallEngine.PROCESS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
     options: ModelOptions,
 ) -> None:
     """Let a model answer questions step by step: greedy decoding, one completion each, in the order of ids.
@@ -165,7 +153,7 @@ def generate(
     if options.dry_run:
         asyncio.run(_print_forecast(instances, generator, out, settings, options.calls))
         return
-    if engine is CallEngine.RAY:
+    if options.ray is not None:
         # Workers find the model by name on their own machine, so only what a name can say is possible.
         if adapter is not None or base_model is not None or recipes or labels != SourceLabels() or options.replay:
             raise SettingError(
@@ -175,7 +163,7 @@ def generate(
         arguments = (instances, model, options.base_url, out)
         make_run = partial(build_generation_run, *arguments, settings, options.calls.deadline)
         # One completion for each question: a reply without an answer is counted as such, and not asked for again.
-        result = run_on_ray_workers(make_run, allow_one_attempt(options.calls), options, workers, ray_address)
+        result = run_on_ray_workers(make_run, allow_one_attempt(options.calls), options, options.ray)
     else:
         result = asyncio.run(
             generate_responses(instances, generator, out, settings, options.calls, options.run_options)

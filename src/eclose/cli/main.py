@@ -1,4 +1,4 @@
-"""The ``eclose`` command: its commands, the ``.env`` file, and exit codes for errors. Each verb is a module."""
+"""The ``eclose`` command: the ``.env`` file, and exit codes for errors. Its commands are those of ``commands``."""
 
 from __future__ import annotations
 
@@ -10,31 +10,7 @@ from typing import Annotated, Any, Never
 import typer
 
 import eclose
-from eclose.cli import (
-    construct,
-    data,
-    demo,
-    diagnose,
-    export,
-    gate,
-    generate,
-    label,
-    ledger,
-    metrics,
-    report,
-    screen,
-    select,
-    switch,
-    train,
-    verifier,
-    world,
-)
-from eclose.cli.annotate import project
-from eclose.cli.detect import scoring as detect
-from eclose.cli.experiment import commands as experiment
-from eclose.cli.families import commands
-from eclose.cli.judge import run as judge
-from eclose.cli.shared.dotenv import load_env_file
+from eclose.cli.commands import EcloseCommands
 from eclose.cli.shared.extras import describe_missing_extra
 from eclose.cli.shared.output import escape_invisible
 from eclose.errors import UserError
@@ -44,8 +20,8 @@ _KEYED_COMMANDS = frozenset({"export"})
 # 128 + 2, the number of SIGINT: what a shell reports for a program that Ctrl+C ended.
 INTERRUPTED = 130
 
-# Every module below imports its libraries inside its functions, so that --help answers at once (decision 0009).
 app = typer.Typer(
+    cls=EcloseCommands,
     no_args_is_help=True,
     add_completion=False,
     # main() below prints the user's mistakes as sentences; a bug keeps Python's own traceback.
@@ -54,28 +30,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(project.app, name="annotate")
-app.add_typer(data.app, name="data")
-app.add_typer(detect.app, name="detect")
-app.add_typer(experiment.app, name="experiment")
-app.add_typer(commands.app, name="families")
-app.add_typer(judge.app, name="judge")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(verifier.app, name="verifier")
-app.add_typer(world.app, name="world")
-app.command(name="construct")(construct.construct)
-app.command(name="demo")(demo.demo)
-app.command(name="diagnose")(diagnose.diagnose)
-app.command(name="export")(export.export)
-app.command(name="gate")(gate.gate)
-app.command(name="generate")(generate.generate)
-app.command(name="label")(label.label)
-app.command(name="metrics")(metrics.metrics)
-app.command(name="report")(report.report)
-app.command(name="screen")(screen.screen)
-app.command(name="select")(select.select)
-app.command(name="switch")(switch.switch)
-app.command(name="train", context_settings=train.SETTINGS)(train.train)
 
 
 def _print_version(requested: bool) -> None:
@@ -102,11 +56,11 @@ def _eclose(
     """
     # Commands that call no model do not open .env: its content cannot concern them (decision 0033).
     reads_keys = context.invoked_subcommand in _KEYED_COMMANDS
-    if (
-        env_file is not None
-        or reads_keys
-        or _reads_environment(_commands(context.command).get(context.invoked_subcommand))
-    ):
+    command = _commands(context.command)[context.invoked_subcommand]
+    # Most folders have no such file, and the rules of what it may decide take time to load.
+    if env_file is not None or (Path(".env").is_file() and (reads_keys or _reads_environment(command))):
+        from eclose.cli.shared.dotenv import load_env_file
+
         load_env_file(env_file, trusted=env_file is not None)
 
 

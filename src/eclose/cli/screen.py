@@ -10,17 +10,14 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import (
-    CallEngine,
-    EngineName,
     JudgeName,
     ModelOptions,
-    RayAddress,
-    Workers,
     describe_forecast,
     run_on_ray_workers,
     takes_model_options,
 )
 from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_run_summary
+from eclose.cli.shared.recipe import recipe_key
 
 if TYPE_CHECKING:
     from eclose.calls.run import RunResult
@@ -34,13 +31,8 @@ def screen(
     *,
     judge_model: JudgeName,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False, show_default=False)],
-    attempts: Annotated[
-        int, typer.Option(min=1, help="How often to ask when a reply does not match the schema (1 = once).")
-    ] = 2,
+    attempts: Annotated[int, recipe_key("--attempts", min=1)] = 2,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
-    engine: EngineName = CallEngine.PROCESS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
     options: ModelOptions,
 ) -> None:
     """Let a model decide which questions are well posed, decided by their passages, and correctly answered by their
@@ -62,9 +54,9 @@ def screen(
         usage = forecast_screening(instances, model, settings, options.calls, layout=layout)
         print_line(f"{model.name}: {describe_forecast(usage, options.calls.currency)}")
         return
-    if engine is CallEngine.RAY:
+    if options.ray is not None:
         where = (instances, judge_model, options.base_url, out, settings, options.calls.deadline, layout)
-        result = run_on_ray_workers(partial(build_screening_run, *where), options.calls, options, workers, ray_address)
+        result = run_on_ray_workers(partial(build_screening_run, *where), options.calls, options, options.ray)
     else:
         running = screen_question_eligibility(
             instances, model, out, settings, options.calls, options.run_options, layout=layout

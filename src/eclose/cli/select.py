@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from eclose.cli.shared.model_options import VllmSettings, parse_vllm_settings
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
-    escape_invisible,
     format_count,
     format_percent,
     print_line,
     print_table,
+    show_status,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.training.select import Selection
-
-
-class InferenceEngine(StrEnum):
-    """What runs the model."""
-
-    TRANSFORMERS = "transformers"
-    VLLM = "vllm"
 
 
 def select(
@@ -47,7 +38,7 @@ def select(
         str | None,
         typer.Option(help="Name or folder of the weights.  [default: as in the run's recipe]", show_default=False),
     ] = None,
-    engine: Annotated[InferenceEngine, typer.Option(help="What runs the model.")] = InferenceEngine.TRANSFORMERS,
+    engine: Annotated[Literal["transformers", "vllm"], typer.Option(help="What runs the model.")] = "transformers",
     vllm: VllmSettings = None,
     max_new_tokens: Annotated[
         int, typer.Option(min=1, help="Longest reply in tokens; a truncated reply counts as wrong.")
@@ -83,7 +74,7 @@ def select(
             run,
             values,
             model=model,
-            engine=engine.value,
+            engine=engine,
             engine_settings=parse_vllm_settings(vllm),
             max_new_tokens=max_new_tokens,
             batch_tokens=batch_tokens,
@@ -102,23 +93,16 @@ def select(
 @contextmanager
 def _show_progress() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], None]]]:
     """Show the checkpoint and the number of its replies on standard error, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield (lambda _name: None), (lambda _count, _total: None)
-        return
-    from rich.console import Console
-    from rich.text import Text
-
     current = ""
-    # On standard error, so that the tables on standard output can be piped.
-    with Console(stderr=True).status("") as status:
+    with show_status("") as show:
 
         def on_checkpoint(name: str) -> None:
             nonlocal current
-            current = escape_invisible(name)
-            status.update(Text(current))
+            current = name
+            show(name)
 
         def on_replies(count: int, total: int) -> None:
-            status.update(Text(f"{current}: {count:,} of {total:,} replies"))
+            show(f"{current}: {count:,} of {total:,} replies")
 
         yield on_checkpoint, on_replies
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from eclose.store.records.jsonl import ReadRecord
     from eclose.training.run import TrainingResult, TrainingRunForecast
 
-# Every field of TrainingArguments is a flag of this command, so unknown options are passed on instead of refused.
-SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 _EXAMPLES = 3
 
 

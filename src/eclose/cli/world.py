@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -31,26 +30,9 @@ app = typer.Typer(
 
 
 # The names are repeated here, so that --help loads no world. A test compares them with the profiles.
-class ProfileName(StrEnum):
-    """Benchmarks the world can look like, two short ones, and two with relations of close meaning."""
-
-    TWO_WIKI = "2wiki"
-    MUSIQUE = "musique"
-    HOTPOT = "hotpot"
-    SHORT_EASY = "short-easy"
-    SHORT_HARD = "short-hard"
-    CONFUSABLE_SHORT = "confusable-short"
-    CONFUSABLE_LONG = "confusable-long"
-
-
-class JudgeName(StrEnum):
-    """Judges of the served model."""
-
-    EXACT = "exact"
-    CAREFUL = "careful"
-    NAIVE = "naive"
-
-
+ProfileName: TypeAlias = Literal[
+    "2wiki", "musique", "hotpot", "short-easy", "short-hard", "confusable-short", "confusable-long"
+]
 ProfileOption = Annotated[
     ProfileName, typer.Option("--profile", help="Benchmark that the questions look like, or short contexts.")
 ]
@@ -75,7 +57,7 @@ def make(
     ineligible: Annotated[
         float, typer.Option(min=0, max=1, help="Share of sources with a planted defect (0 to 1).")
     ] = 0.3,
-    profile: ProfileOption = ProfileName.TWO_WIKI,
+    profile: ProfileOption = "2wiki",
     seed: Seed = 42,
     failure: Failures = None,
     force: Force = False,
@@ -88,7 +70,7 @@ def make(
         raise SettingError("give --questions N, --families N or --sources N.")
     # Parsed before the first file is written, so that a misspelt failure costs no work.
     rates = _parse_failures(failure)
-    settings: dict[str, Any] = {"profile": profile.value, "seed": seed, "force": force, "wrap": show_record_count}
+    settings: dict[str, Any] = {"profile": profile, "seed": seed, "force": force, "wrap": show_record_count}
     if questions:
         _print_results(files.write_world_questions(out, questions, failures=rates, **settings))
     if families:
@@ -173,12 +155,12 @@ def serve(
         float, typer.Option(min=0, max=1, help="Error rate of the judge for each response and criterion (0 to 1).")
     ] = 0.0,
     judge_kind: Annotated[
-        JudgeName,
+        Literal["exact", "careful", "naive"],
         typer.Option(
             "--judge",
             help="Judge to serve: exact, or one that obeys instructions in the texts it reads (careful, naive).",
         ),
-    ] = JudgeName.EXACT,
+    ] = "exact",
     constructor_noise: Annotated[
         float, typer.Option(min=0, max=1, help="Share of constructor calls that plant a defect (0 to 1).")
     ] = 0.0,
@@ -220,7 +202,7 @@ def serve(
         prompt_cache=prompt_cache,
     )
     # Only the exact judge reads with the oracle alone; the others can be talked into a verdict by the texts they read.
-    trust = None if judge_kind is JudgeName.EXACT else GullibleJudgeKind(judge_kind.value)
+    trust = None if judge_kind == "exact" else GullibleJudgeKind(judge_kind)
     registry = build_world_handlers(
         ModelFailureRates(_parse_failures(failure)),
         seed,

@@ -294,9 +294,7 @@ def index_models_by_name(models: Iterable[ModelRef]) -> dict[str, ModelRef]:
     models_by_name: dict[str, ModelRef] = {}
     for model in models:
         if models_by_name.setdefault(model.name, model) != model:
-            raise SettingError(
-                f"{model.name}: two different servers have this name. Give them different names with --server-name."
-            )
+            raise SettingError(f"{model.name}: two different servers have this name. Name one with ECLOSE_SERVER_NAME.")
     return models_by_name
 
 

@@ -6,7 +6,7 @@ import asyncio
 from itertools import islice
 
 import pytest
-from tests.generating import FREE, generate, paid, questions
+from tests.generating import FREE, generate, paid, questions, recipe
 from typer.testing import CliRunner
 
 from eclose.calls.batch.prefetch import BatchesUnderWay
@@ -114,7 +114,7 @@ def test_a_ledger_that_is_away_ends_the_run_instead_of_sending_at_full_price(ins
 def test_the_command_sends_batches(instances, tmp_path):
     with ModelServerThread(build_world_handlers()) as server:
         arguments = [instances, "--model", server.base_url, "--no-price", "--out", tmp_path / "run"]
-        result = CliRunner().invoke(app, ["generate", *map(str, arguments), "--batch", "--batch-poll", "0"])
+        result = CliRunner().invoke(app, ["generate", *map(str, arguments), "--batch", *recipe(tmp_path, batch_poll=0)])
     assert result.exit_code == 0, result.output
     assert "12 requests answered in batches, 0 left for single calls" in result.output
     assert "12 received = 12 accepted" in result.output
@@ -157,7 +157,7 @@ def test_every_command_that_asks_a_model_submits_leaves_and_collects(tmp_path, c
         }[command]
         # A family takes a dozen rounds, each of them left once: here it is built without leaving.
         leaving = command != "construct"
-        in_batches = ["--batch", "--batch-poll", "0", *(["--batch-wait", "0"] if leaving else [])]
+        in_batches = ["--batch", *recipe(tmp_path, batch_poll=0), *(["--batch-wait", "0"] if leaving else [])]
         for name, flags in (("single", []), ("batch", in_batches)):
             words = [command, *map(str, arguments), "--no-price", "--out", str(tmp_path / name), *flags]
             before, left = paid(server), 0

@@ -147,7 +147,12 @@ def run(folder, *words, until=lambda: False, seconds=60.0, **environment):
     env = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     arguments = [sys.executable, "-m", "eclose.cli.main", *map(str, words)]
     with subprocess.Popen(
-        arguments, env={**env, **environment}, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        arguments,
+        env={"ECLOSE_DEADLINE": "2", **env, **environment},
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         end = time.monotonic() + seconds
         while process.poll() is None and not until() and time.monotonic() < end:
@@ -158,7 +163,7 @@ def run(folder, *words, until=lambda: False, seconds=60.0, **environment):
     return process.returncode, stderr
 
 
-GENERATE = ("generate", "instances.jsonl", "--no-price", "--out", "run", "--deadline", "2")
+GENERATE = ("generate", "instances.jsonl", "--no-price", "--out", "run")
 
 
 # The five thefts, and their siblings.

@@ -732,7 +732,7 @@ def test_a_server_goes_by_the_name_it_is_given():
     assert find_model_route(OWN, environ=environ).name == "box/"
     assert find_model_route("openai/gpt-x", environ=environ).name == "openai/gpt-x"
     for name in ("a/b", "a b", "a@b", "\x1b"):
-        with pytest.raises(SettingError, match="--server-name"):
+        with pytest.raises(SettingError, match="ECLOSE_SERVER_NAME"):
             find_model_route("m", base_url=ServerAddress(OWN, name), environ={})
 
 

@@ -236,7 +236,7 @@ def started_step(folder, **settings):
 def test_other_settings_are_refused_by_name_until_the_result_is_written(tmp_path):
     started_step(tmp_path, model="a:1/m", order="x").note_start("L")
     started_step(tmp_path, model="a:1/m", order="x").note_start("L")
-    with pytest.raises(UserError, match=r"model: 'a:1/m' then, 'a:2/m' now\).*--force.*--server-name"):
+    with pytest.raises(UserError, match=r"model: 'a:1/m' then, 'a:2/m' now\).*--force.*ECLOSE_SERVER_NAME"):
         started_step(tmp_path, model="a:2/m", order="x").note_start("L")
     with pytest.raises(UserError, match="limit: None then, 3 now"):
         started_step(tmp_path, model="a:1/m", order="x", limit=3).note_start("L")

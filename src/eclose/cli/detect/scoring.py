@@ -11,11 +11,7 @@ from eclose.cli.detect import use
 from eclose.cli.detect.use import Resamples, ScoreFiles, StudySeed, Verdicts
 from eclose.cli.shared.default_command import RunByDefault
 from eclose.cli.shared.model_options import (
-    CallEngine,
-    EngineName,
     ModelOptions,
-    RayAddress,
-    Workers,
     describe_forecast,
     run_on_ray_workers,
     takes_model_options,
@@ -142,9 +138,6 @@ def detect(
     max_unscored_share: Annotated[
         float, typer.Option(min=0, max=1, help="Exit with 3 where a larger share of responses has no score (0 to 1).")
     ] = MAX_UNJUDGED_SHARE,
-    engine: EngineName = CallEngine.PROCESS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
     gpus_per_worker: Annotated[
         float,
         typer.Option(
@@ -176,7 +169,7 @@ def detect(
     score = partial(score_run, run, out=scores, options=options.run_options)
     if kind is not DetectorKind.VERIFIER and model is None:
         raise typer.BadParameter("Missing option '--model'.")
-    if engine is CallEngine.RAY and kind is DetectorKind.VERIFIER:
+    if options.ray is not None and kind is DetectorKind.VERIFIER:
         raise SettingError("--engine ray: a verifier runs in this process. Leave it out.")
     if kind is DetectorKind.VERIFIER or verifier is not None or model is None:
         if options.dry_run:
@@ -204,7 +197,7 @@ def detect(
         _print_forecast(run, model_ref, settings, options.calls)
         return
     _print_related_models(run, model_ref)
-    if engine is CallEngine.RAY:
+    if options.ray is not None:
         make_run: RunFactory
         if isinstance(settings, LocalDetectorSettings):
             make_run = partial(
@@ -214,7 +207,7 @@ def detect(
         else:
             calls, gpus = options.calls, None
             make_run = partial(build_detector_run, run, model, options.base_url, settings, calls.deadline, scores)
-        result = run_on_ray_workers(make_run, calls, options, workers, ray_address, gpus=gpus)
+        result = run_on_ray_workers(make_run, calls, options, options.ray, gpus=gpus)
     else:
         result = score(
             detector=settings, model=model_ref, calls=options.calls, judgments=judgments, allow_stale=allow_stale

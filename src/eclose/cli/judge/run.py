@@ -13,12 +13,8 @@ from eclose.cli.judge import show, validate
 from eclose.cli.shared.default_command import RunByDefault
 from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.model_options import (
-    CallEngine,
-    EngineName,
     JudgeName,
     ModelOptions,
-    RayAddress,
-    Workers,
     describe_forecast,
     run_on_ray_workers,
     takes_model_options,
@@ -32,6 +28,7 @@ from eclose.cli.shared.output import (
     print_run_summary,
     print_table,
 )
+from eclose.cli.shared.recipe import recipe_key
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.detection.scores import DetectorBand
 
@@ -52,7 +49,7 @@ app = typer.Typer(
     cls=RunByDefault,
     no_args_is_help=True,
     help="Judge responses with a model, and validate the judge against people. eclose judge RUN --judge MODEL is short"
-    " for eclose judge run RUN --judge MODEL; eclose judge run --help lists its options.",
+    " for eclose judge run RUN --judge MODEL; eclose judge run --help lists all its options.",
 )
 
 
@@ -97,13 +94,9 @@ def judge(
         typer.Option(help="Reasoning effort of the judge: low, medium or high.", show_default=False),
     ] = None,
     temperature: Annotated[float, typer.Option(min=0, help="Sampling temperature of the judge (0 = greedy).")] = 0.0,
-    attempts: Annotated[
-        int, typer.Option(min=1, help="How often to ask when a reply does not match the schema (1 = once).")
-    ] = 2,
+    attempts: Annotated[int, recipe_key("--attempts", min=1)] = 2,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 4096,
-    step_window: Annotated[
-        int, typer.Option(min=1, help="Most steps in one reply; a longer trace is judged in several calls.")
-    ] = 20,
+    step_window: Annotated[int, recipe_key("--step-window", min=1)] = 20,
     layout: Annotated[
         RecordLayout, typer.Option("--format", help="Layout of a file with questions and responses.")
     ] = RecordLayout.AUTO,
@@ -120,14 +113,7 @@ def judge(
             help="Calibration that sets the bands (eclose detect calibrate).", dir_okay=False, show_default=False
         ),
     ] = None,
-    scores: Annotated[
-        Path | None,
-        typer.Option(
-            help="Scores of the calibrated detector.  [default: scores-DETECTOR.jsonl beside the responses]",
-            dir_okay=False,
-            show_default=False,
-        ),
-    ] = None,
+    scores: Annotated[Path | None, recipe_key("--scores", dir_okay=False)] = None,
     other_benchmark: OtherBenchmark = False,
     max_unjudged_share: Annotated[
         float,
@@ -135,9 +121,6 @@ def judge(
             min=0, max=1, help="Exit with 3 where a criterion has no label for a larger share of responses (0 to 1)."
         ),
     ] = MAX_UNJUDGED_SHARE,
-    engine: EngineName = CallEngine.PROCESS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
     imported: ImportSettings,
     options: ModelOptions,
 ) -> None:
@@ -193,9 +176,9 @@ def judge(
         print_line(
             f"{model.name} is of the model family of {', '.join(related)}, which it judges: validate it against people"
         )
-    if engine is CallEngine.RAY:
+    if options.ray is not None:
         where = (sources, judge_model, options.base_url, folder, settings, options.calls.deadline, bands)
-        result = run_on_ray_workers(partial(build_judge_run, *where), options.calls, options, workers, ray_address)
+        result = run_on_ray_workers(partial(build_judge_run, *where), options.calls, options, options.ray)
     else:
         watched = replace(options.run_options, watch=partial(show_run_progress, accepted=RECORDED))
         result = asyncio.run(judge_responses(sources, model, folder, settings, options.calls, watched, only=bands))
@@ -219,7 +202,7 @@ def _read_bands(
 
     if not only:
         if calibration or scores:
-            raise SettingError("--calibration and --scores choose responses together with --only. Name a band.")
+            raise SettingError("--calibration and scores choose responses together with --only. Name a band.")
         return None
     if calibration is None:
         raise SettingError("--only needs --calibration FILE; write one with: eclose detect calibrate RUN.")

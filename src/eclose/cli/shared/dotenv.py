@@ -191,7 +191,7 @@ def _ledger_refusal(value: str, folder: Path) -> str | None:
 
 def _remedy(name: str, file: Path) -> str:
     flag = f"pass {'--' + name.removeprefix('ECLOSE_').replace('_', '-').lower()}"
-    if not name.startswith("ECLOSE_"):
+    if not name.startswith("ECLOSE_") or name == "ECLOSE_SERVER_NAME":
         flag = "set it in the environment"
     return f"{flag}, or run eclose --env-file {file.name} … if you trust the file"
 

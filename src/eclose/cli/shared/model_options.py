@@ -17,6 +17,7 @@ import typer
 
 from eclose.cli.shared.option_group import add_option_group
 from eclose.cli.shared.output import escape_invisible, format_count, print_line
+from eclose.cli.shared.recipe import Recipe, recipe_key
 
 if TYPE_CHECKING:
     from eclose.calls.batch.run import BatchSettings
@@ -32,8 +33,16 @@ if TYPE_CHECKING:
 
 def _option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002 - as typer calls it
     """Return a flag that is also read from the environment: ``--base-url`` from ``ECLOSE_BASE_URL``."""
-    variable = "ECLOSE_" + flag.removeprefix("--").replace("-", "_").upper()
-    return typer.Option(flag, help=help, envvar=variable, show_envvar=False, **settings)
+    return typer.Option(flag, help=help, envvar=_variable(flag), show_envvar=False, **settings)
+
+
+def _setting(flag: str, **settings: Any) -> Any:
+    """Return a setting of recipes that is also read from the environment."""
+    return recipe_key(flag, envvar=_variable(flag), **settings)
+
+
+def _variable(flag: str) -> str:
+    return "ECLOSE_" + flag.removeprefix("--").replace("-", "_").upper()
 
 
 def env_option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002
@@ -80,15 +89,14 @@ class ModelOptions(NamedTuple):
     batch: BatchSettings | None
     """Batches in which requests are sent first; None without batches."""
     force: bool
+    ray: RaySettings | None
+    """Workers that make the calls; None where this process makes them."""
 
     def model(self, name: str) -> ModelRef:
         """Return the model with this name: a provider's, a server's, loaded weights, or one called through Inspect."""
-        from eclose.models.inspect_model import INSPECT_PREFIX, InspectModelRef
-        from eclose.models.resolve import find_model_ref
+        from eclose.api.models import resolve
 
-        if name.startswith(INSPECT_PREFIX):
-            return InspectModelRef(name.removeprefix(INSPECT_PREFIX), self.base_url.url, server=self.base_url.name)
-        return find_model_ref(name, base_url=self.base_url, keyless=self.sends_nothing)
+        return resolve(name, self.base_url, keyless=self.sends_nothing)
 
     @property
     def sends_nothing(self) -> bool:
@@ -136,39 +144,21 @@ def _refuse_file_address(model: str, base_url: str | None) -> None:
 
 def _read_options(
     *,
+    engine: EngineName = CallEngine.PROCESS,
+    workers: Workers = 2,
+    ray_address: RayAddress = None,
+    recipe: Recipe = None,  # noqa: ARG001 - its callback handles it
     base_url: Annotated[
         str | None,
         env_option("--base-url", "URL of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1."),
     ] = None,
-    server_name: Annotated[
-        str | None,
-        env_option(
-            "--server-name",
-            "Name of that server in records and in the ledger; its replies are found again by it.  "
-            "[default: its host and port]",
-        ),
-    ] = None,
+    server_name: Annotated[str | None, _setting("--server-name")] = None,
     concurrency: Annotated[int, _option("--concurrency", "Most calls in flight at once.", min=1)] = 64,
-    requests_per_minute: Annotated[
-        int | None, env_option("--requests-per-minute", "Most calls sent per minute.  [default: no limit]", min=1)
-    ] = None,
-    tokens_per_minute: Annotated[
-        int | None,
-        env_option("--tokens-per-minute", "Most tokens read and written per minute.  [default: no limit]", min=1),
-    ] = None,
-    deadline: Annotated[float, _option("--deadline", "Seconds until a call is given up.", min=0.1)] = 120.0,
-    breaker_failures: Annotated[
-        int,
-        _option(
-            "--breaker-failures", "Stop the run after this many failed calls in a row and --breaker-seconds.", min=1
-        ),
-    ] = 20,
-    breaker_seconds: Annotated[
-        float,
-        _option(
-            "--breaker-seconds", "Stop the run after this many seconds without a success and --breaker-failures.", min=0
-        ),
-    ] = 60.0,
+    requests_per_minute: Annotated[int | None, _setting("--requests-per-minute", min=1)] = None,
+    tokens_per_minute: Annotated[int | None, _setting("--tokens-per-minute", min=1)] = None,
+    deadline: Annotated[float, _setting("--deadline", min=0.1)] = 120.0,
+    breaker_failures: Annotated[int, _setting("--breaker-failures", min=1)] = 20,
+    breaker_seconds: Annotated[float, _setting("--breaker-seconds", min=0)] = 60.0,
     budget: Annotated[
         float | None,
         env_option(
@@ -204,9 +194,7 @@ def _read_options(
             help="Send requests in the provider's batches: half the price, within a day. The rest go as single calls.",
         ),
     ] = False,
-    batch_poll: Annotated[
-        float, _option("--batch-poll", "Seconds between two looks at a batch (with --batch).", min=0)
-    ] = 60.0,
+    batch_poll: Annotated[float, _setting("--batch-poll", min=0)] = 60.0,
     batch_wait: Annotated[
         float | None,
         env_option(
@@ -240,7 +228,8 @@ def _read_options(
     )
     address = ServerAddress(base_url, server_name)
     batches = BatchSettings(poll=batch_poll, wait=batch_wait) if batch else None
-    return ModelOptions(calls, address, dry_run, ledger, retry, replay, batches, force)
+    ray = make_ray_settings(engine, workers, ray_address)
+    return ModelOptions(calls, address, dry_run, ledger, retry, replay, batches, force, ray)
 
 
 def takes_model_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -283,8 +272,7 @@ def run_on_ray_workers(
     make: RunFactory,
     calls: CallSettings,
     options: ModelOptions,
-    workers: int,
-    address: str | None,
+    ray: RaySettings,
     *,
     gpus: float | None = None,
 ) -> RunResult:
@@ -294,8 +282,7 @@ def run_on_ray_workers(
         make: Function that builds the run in each worker.
         calls: Settings of the calls.
         options: Options of the command.
-        workers: Number of workers.
-        address: Address of the cluster; None for one on this machine.
+        ray: Workers and cluster.
         gpus: GPUs of each worker, for runs whose workers load weights; None for runs that call served models.
     """
     from eclose.errors import SettingError
@@ -305,9 +292,7 @@ def run_on_ray_workers(
     if options.batch is not None:
         raise SettingError("--batch and --engine ray: batches are sent from one process. Leave one of them out.")
     from eclose.calls.ray.run import run_models_on_ray
-    from eclose.calls.ray.workers import RaySettings
 
-    ray = RaySettings(workers=workers, address=address)
     if gpus is not None:
         # Every shard loads the weights, so each worker has one.
         ray = replace(ray, shards_per_worker=1, gpus_per_worker=gpus)

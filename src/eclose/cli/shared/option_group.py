@@ -37,4 +37,6 @@ def add_option_group(
     # Typer reads names, kinds and defaults from the signature, and types and help from the annotations.
     with_options.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     with_options.__annotations__ = {added.name: added.annotation for added in parameters}
+    # The short help of a group's default command leaves out what several commands share.
+    with_options.shared_options = {*getattr(command, "shared_options", ()), *shared.parameters}  # type: ignore[attr-defined]
     return with_options

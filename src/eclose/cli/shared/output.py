@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import sys
-import unicodedata
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
@@ -16,10 +17,9 @@ import typer
 from eclose.diagnosis.report import number_format as format_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from eclose.calls.run import RunResult
-    from eclose.stats.intervals import Interval
     from eclose.store.records.outcome_counts import RecordCounts
     from eclose.store.runs.step import PipelineStep
 
@@ -71,6 +71,11 @@ def print_line(text: object) -> None:
 
 
 format_count = format_numbers.format_count
+# A hyphen stands for an undefined value on a terminal.
+format_percent = partial(format_numbers.format_percent, undefined="-")
+format_percent_interval = partial(format_numbers.format_percent_interval, undefined="-")
+format_percent_span = partial(format_numbers.format_percent_span, undefined="-")
+format_percent_with_interval = partial(format_numbers.format_percent_with_interval, undefined="-")
 
 
 def print_text_block(title: str, text: str) -> None:
@@ -78,26 +83,6 @@ def print_text_block(title: str, text: str) -> None:
     print_line(f"  {title}")
     for line in text.split("\n"):
         typer.echo(f"    {escape_invisible(line)}")
-
-
-def format_percent(value: float | None) -> str:
-    """Return ``46.3``; a hyphen where undefined."""
-    return format_numbers.format_percent(value, "-")
-
-
-def format_percent_interval(interval: Interval | None) -> str:
-    """Return ``[40.9, 51.9]``; a hyphen where there is no interval."""
-    return format_numbers.format_percent_interval(interval, "-")
-
-
-def format_percent_span(bounds: Interval | None) -> str:
-    """Return ``40.9 to 51.9`` for bounds; a hyphen where there are none."""
-    return format_numbers.format_percent_span(bounds, "-")
-
-
-def format_percent_with_interval(value: float | None, interval: Interval | None) -> str:
-    """Return ``46.3 % [40.9, 51.9]``; a hyphen where undefined."""
-    return format_numbers.format_percent_with_interval(value, interval, "-")
 
 
 def print_step_result(
@@ -180,10 +165,9 @@ def _display_width(text: str) -> int:
     """Return the columns a text takes on a terminal: a Chinese character takes two, a combining accent none."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if unicodedata.combining(character) else 1 + (unicodedata.east_asian_width(character) in "WF")
-        for character in text
-    )
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _pad(text: str, width: int, *, right: bool) -> str:
@@ -239,17 +223,23 @@ def _print_rich(title: str, columns: Sequence[str], lines: Lines) -> None:
     Console().print(table)
 
 
-def show_record_count(records: Iterable[T], label: str) -> Iterator[T]:
-    """Yield the records; on a terminal, show on standard error how many there were so far."""
+@contextmanager
+def show_status(label: str) -> Iterator[Callable[[str], None]]:
+    """Show a line on standard error while the block lasts, on a terminal alone; yield what replaces its text."""
     if not sys.stderr.isatty():
-        yield from records
+        yield lambda _text: None
         return
     from rich.console import Console
     from rich.text import Text
 
-    label = escape_invisible(label)
-    with Console(stderr=True).status(Text(label)) as status:
+    with Console(stderr=True).status(Text(escape_invisible(label))) as status:
+        yield lambda text: status.update(Text(escape_invisible(text)))
+
+
+def show_record_count(records: Iterable[T], label: str) -> Iterator[T]:
+    """Yield the records; on a terminal, show on standard error how many there were so far."""
+    with show_status(label) as show:
         for number, record in enumerate(records, start=1):
             if number % 1000 == 0:
-                status.update(Text(f"{label}: {number:,} records"))
+                show(f"{label}: {number:,} records")
             yield record

@@ -181,7 +181,7 @@ def _build_provider_route(name: str, model: str, environ: Mapping[str, str]) -> 
 
 def _server(name: str | None) -> str | None:
     if name and not re.fullmatch(r"[\w.:~\[\]-]{1,100}", name):
-        raise SettingError(f"--server-name {excerpt_server_text(name)!r}: use letters, digits and .:~[]_- only.")
+        raise SettingError(f"ECLOSE_SERVER_NAME {excerpt_server_text(name)!r}: use letters, digits and .:~[]_- only.")
     return name or None
 
 

@@ -154,7 +154,7 @@ class PipelineStep:
                 f"{self.out}: a run with other settings was begun here and is not finished "
                 f"({'; '.join(changes)}). Give the earlier settings to go on, "
                 "or pass --force to begin anew. If it is the same server at a new address, give its earlier name: "
-                "--server-name."
+                "ECLOSE_SERVER_NAME."
             )
         self._start_note_path.parent.mkdir(parents=True, exist_ok=True)
         note = {"work": self.work_id, "ledger": ledger, "settings": dict(self.settings)}
