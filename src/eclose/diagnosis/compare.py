@@ -17,7 +17,7 @@ import numpy as np
 from eclose.core.judgment import Criterion
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
 from eclose.errors import UserError
-from eclose.metrics.rates import Metric, compute_metric_rates, make_metric_indicators
+from eclose.metrics.rates import Metric, compute_metric_rates, tabulate_indicator_bounds
 from eclose.metrics.summary import UNKNOWN_GROUP, VerdictCounts
 from eclose.stats.arrays import Floats, divide_or_nan, float_or_none, number_distinct_labels
 from eclose.stats.intervals import Estimate, Interval, adjust_level_for_few_units, percentile_interval
@@ -319,8 +319,7 @@ def _sum_columns(run: VerdictCounts, base: VerdictCounts, questions: int) -> tup
     """Return hits and denominators of every question: columns are the metrics of the run, then of the base run."""
     hits, counted = np.empty((questions, 2 * len(Metric))), np.empty((questions, 2 * len(Metric)))
     for start, side in ((0, run), (len(Metric), base)):
-        indicators = make_metric_indicators(side.verdicts, tuple(Metric))
-        for sums, table in zip((hits, counted), indicators, strict=True):
+        for sums, table in zip((hits, counted), tabulate_indicator_bounds().judged, strict=True):
             for index, column in enumerate(table.T):
                 cases = column[side.verdict] * side.times
                 sums[:, start + index] = np.bincount(side.question, cases, minlength=questions)

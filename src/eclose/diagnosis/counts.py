@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import product, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,6 +24,7 @@ from eclose.core.three_valued import Label
 from eclose.core.verdict import Verdict
 from eclose.diagnosis.compare import CountedRun
 from eclose.judged_cases import EvidenceSufficiency, JudgedCase, match_accepted_answers, match_reference
+from eclose.metrics.rates import VERDICTS
 from eclose.metrics.repeat_consistency import LabelFlipCounts, count_label_flips, merge_label_flips
 from eclose.metrics.summary import UNKNOWN_GROUP, VerdictCounts
 from eclose.store.records.seen_ids import hash64
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from eclose.core.response import Response, ResponseSource
     from eclose.stats.arrays import Codes, Flags, Indices
 
-VERDICTS = tuple(starmap(Verdict, product((None, False, True), repeat=5)))
-"""Every verdict that exists."""
 VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
 _EVIDENCE = tuple(EvidenceSufficiency)
 _EVIDENCE_CODES = {kind: code for code, kind in enumerate(_EVIDENCE)}
@@ -270,7 +268,7 @@ class DiagnosisCounts:
         models, model_groups = _number_groups(UNKNOWN_GROUP if name is None else name for name in self._models)
         benchmark_of = np.array(self._benchmark_of, np.int32)
         return CountedCells(
-            VerdictCounts(question, verdict, self._times.astype(np.intp, copy=False), VERDICTS),
+            VerdictCounts(question, verdict, self._times.astype(np.intp, copy=False)),
             benchmark_groups[benchmark_of][question],
             model_groups[model],
             evidence,

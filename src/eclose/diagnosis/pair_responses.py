@@ -13,7 +13,8 @@ import numpy as np
 
 from eclose.core.identity import canonical_bytes
 from eclose.diagnosis.compare import RESPONSE_CLASSES, ResponseClass, classify_response
-from eclose.diagnosis.counts import VERDICT_CODES, VERDICTS, CountedResponse
+from eclose.diagnosis.counts import VERDICT_CODES, CountedResponse
+from eclose.metrics.rates import VERDICTS
 from eclose.store.records.seen_ids import hash64
 
 if TYPE_CHECKING:
