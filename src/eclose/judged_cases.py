@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from itertools import chain, permutations
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -22,7 +22,7 @@ from eclose.core.instance import Instance
 from eclose.core.judgment import PEOPLE_JUDGE, Judgment
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict, Verdict
-from eclose.errors import RecordError, SettingError, UserError
+from eclose.errors import RecordError, UserError
 from eclose.store.records.json_reader import read_json_objects, require_regular_file
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, RUN_LEDGER_FILE, VALIDATION_FILE
@@ -504,34 +504,6 @@ def join_cases(
     return cases, left_out + [(id_, NO_RESPONSE) for id_ in judgments if id_ not in ids]
 
 
-def read_cases_of_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> JudgedCaseSet:
-    """Read the cases of several judged runs together.
-
-    Where two runs use the same response id, the name of the run is put before every id.
-
-    Raises:
-        SettingError: A run is named twice.
-        UserError: All responses of one run are in another one, so that they would count twice; or one id stands for
-            two questions.
-    """
-    if len({run.resolve() for run in runs}) < len(runs):
-        raise SettingError(NAMED_TWICE)
-    sets = {
-        name: read_judged_cases(run, allow_stale=allow_stale)
-        for name, run in zip(name_run_folders(runs), runs, strict=True)
-    }
-    if len(sets) == 1:
-        return next(iter(sets.values()))
-    responses = {name: {case.response for case in part.cases} for name, part in sets.items()}
-    # In both orders, since either run may be a part of the other.
-    for name, other in permutations(sets, 2):
-        if responses[name] and responses[name] <= responses[other]:
-            raise UserError(describe_contained_run(name, other))
-    refuse_reused_question_ids(*(part.cases for part in sets.values()))
-    ids = [case.response.id for part in sets.values() for case in part.cases]
-    return combine_case_sets(sets, repeated_ids=len(set(ids)) < len(ids))
-
-
 def describe_contained_run(name: str, other: str) -> str:
     """Return the message for a run of which every response is in another one."""
     return (
@@ -575,13 +547,18 @@ def prefix_response_id(name: str, case: JudgedCase) -> JudgedCase:
 
 def refuse_reused_question_ids(*runs: Iterable[JudgedCase]) -> None:
     """Raise UserError where one id stands for different questions in different runs."""
-    questions: dict[tuple[str | None, str], str] = {}
+    questions: dict[tuple[str | None, str], Instance] = {}
     for case in chain(*runs):
         instance = case.instance
         # Ids are unique within a benchmark only.
-        first = questions.setdefault((instance.benchmark, instance.id), instance.question)
-        if first != instance.question:
-            raise UserError(
-                f"question {instance.id} is {first!r} in one run and {instance.question!r} in another. "
-                "Runs can be combined only where the same id is the same question."
-            )
+        first = questions.setdefault((instance.benchmark, instance.id), instance)
+        if first.question != instance.question:
+            raise UserError(describe_reused_question(first, instance))
+
+
+def describe_reused_question(first: Instance, second: Instance) -> str:
+    """Return the message for two questions with one id."""
+    return (
+        f"question {second.id} is {first.question!r} in one run and {second.question!r} in another. "
+        "Runs can be combined only where the same id is the same question."
+    )

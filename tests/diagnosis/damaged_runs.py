@@ -71,7 +71,8 @@ def write_random_run(folder, seed, *, faults=None):
     draw.shuffle(judgments)
     lines = [[encode_json_line(record) for record in part] for part in (questions.values(), responses, judgments)]
     intact = [list(part) for part in lines]
-    for _ in range(draw.choice([0, 0, 1, 3, 8]) if faults is None else faults):
+    faults = draw.choice([0, 0, 1, 3, 8]) if faults is None else faults
+    for _ in range(faults):
         number = draw.randrange(3)
         part, line = lines[number], draw.choice(intact[number])
         place = draw.randrange(len(part) + 1)
@@ -89,17 +90,16 @@ def write_random_run(folder, seed, *, faults=None):
         mark = b"\xef\xbb\xbf" if draw.random() < 0.05 else b""
         (folder / name).write_bytes(mark + b"".join(line + b"\n" for line in part))
     if draw.random() < 0.6:
-        write_manifests(folder)
+        write_manifests(folder, faults)
         if draw.random() < 0.1:
             name = draw.choice(FILES)
             (folder / name).write_bytes((folder / name).read_bytes() + b"\n")
     return folder
 
 
-def write_manifests(folder, stage="judge"):
-    """Write the manifests of a run whose judge found no fault."""
+def write_manifests(folder, faults=0):
+    """Write the manifests of a run whose judge found some faults."""
     files = [folder / name for name in FILES]
-    counts = RecordCounts(1, 1)
-    hashes = hash_files(files[:2])
-    Manifest("data convert", {}, {}, hash_files(files[:1]), counts).write(f"{files[0]}.manifest.json")
-    Manifest(stage, {}, hashes, hash_files(files[2:]), counts).write(f"{files[2]}.manifest.json")
+    Manifest("data convert", {}, {}, hash_files(files[:1]), RecordCounts(1, 1)).write(f"{files[0]}.manifest.json")
+    counts = RecordCounts(1 + faults, 1, quarantined={"faults": faults} if faults else {})
+    Manifest("judge", {}, hash_files(files[:2]), hash_files(files[2:]), counts).write(f"{files[2]}.manifest.json")

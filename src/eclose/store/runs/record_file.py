@@ -129,16 +129,18 @@ class RecordFile(Generic[T]):
         if not self._lines:
             yield from (self._held[position] for position in positions)
             return
-        for line in self.read_lines(positions):
-            value = validate_line(self.kind, line)
-            yield self._decode(line) if value is None else value
-
-    def read_lines(self, positions: Iterable[int]) -> Iterator[bytes]:
-        """Yield the lines at some positions of a file of JSON Lines."""
         with self.path.open("rb") as file:
             for position in positions:
                 file.seek(position)
-                yield file.readline()
+                line = file.readline()
+                if (value := validate_line(self.kind, line)) is not None:
+                    yield value
+                    continue
+                try:
+                    yield self._decode(line)
+                except _UnreadableLineError as unreadable:
+                    # The file changed since, or was vouched for wrongly.
+                    raise unreadable.error.at(self.path, self.locate(position)) from unreadable
 
     def drop_repeats(
         self,
