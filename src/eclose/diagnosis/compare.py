@@ -182,8 +182,7 @@ def compare_runs_by_question(
     )
     sides = (PairingKeys(*(key[: len(run)] for key in keys)), PairingKeys(*(key[len(run) :] for key in keys)))
     pairs = tuple(
-        ResponsePair(base[partner], run[row])
-        for row, partner in zip(*(found.tolist() for found in pair_responses(*sides)), strict=True)
+        ResponsePair(base[partner], run[row]) for row, partner in zip(*map(list, pair_responses(*sides)), strict=True)
     )
     return replace(comparison.with_transitions(Counter(pair.classes for pair in pairs)), pairs=pairs)
 

@@ -262,11 +262,11 @@ class LabelTable:
             true, false = self.votes[self.votes[:, 1] == number, 2:].T
             if not len(true):
                 continue
-            given = true + false
+            counts = true + false
             flips[name] = LabelFlipCounts(
-                responses=int((given > 1).sum()),
+                responses=int((counts > 1).sum()),
                 flipped=int(((true > 0) & (false > 0)).sum()),
-                pairs=int((given * (given - 1) // 2).sum()),
+                pairs=int((counts * (counts - 1) // 2).sum()),
                 differing=int((true * false).sum()),
             )
         return flips

@@ -8,107 +8,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, combinations, permutations
+from itertools import combinations, permutations
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.core.identity import canonical_bytes
 from eclose.core.instance import Instance
 from eclose.core.judgment import Criterion, Judgment, StepJudgment
 from eclose.core.response import Response, Trace
 from eclose.diagnosis.compare import QuestionKey, name_outcome
 from eclose.diagnosis.label_table import (
-    JudgmentColumns,
-    JudgmentPart,
     LabelTable,
-    QuestionPart,
-    ResponseColumns,
-    ResponsePart,
 )
+from eclose.diagnosis.labelled_run import HeldCases, LabelledRun, QuestionHashes, read_run_files
 from eclose.diagnosis.response_sample import ResponseStratum, choose_responses
 from eclose.errors import SettingError, UserError
 from eclose.judged_cases import (
     NAMED_TWICE,
-    NO_QUESTION,
-    NO_RESPONSE,
-    NOT_JUDGED,
     JudgedCase,
     JudgedCaseSet,
-    check_judged_run,
     combine_case_sets,
     describe_contained_run,
     describe_reused_question,
-    drop_repeats,
-    list_lost_records,
-    list_vouched_files,
-    make_case_set,
     name_run_folders,
-    open_judgments,
-    open_questions,
-    open_responses,
     prefix_response_id,
-    read_conversion_losses,
 )
 from eclose.metrics.rates import VERDICTS
 from eclose.stats.arrays import Indices
 from eclose.store.records.json_reader import is_plain_json_lines
-from eclose.store.records.seen_ids import hash64
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.parts import get_remote_url, is_in_parts
-from eclose.store.runs.record_file import hash_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterator, Sequence
 
     from eclose.calls.ray.workers import RaySettings
     from eclose.core.three_valued import Label
-    from eclose.judged_cases import LeftOutResponse
-    from eclose.stats.arrays import Flags
 
 LARGE_RUN = 100_000
 """Responses above which a report shows a sample."""
 SAMPLE_SIZE = 5_000
 """Responses of a large run that a report shows."""
 _RUN_FILES = (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)
-
-
-class QuestionHashes(NamedTuple):
-    """Hashes of the text of a question and of its passages."""
-
-    text: int
-    passages: int
-
-    @classmethod
-    def of(cls, instance: Instance) -> QuestionHashes:
-        """Return the hashes of a question."""
-        passages = [[passage.id, passage.title, passage.text] for passage in instance.evidence]
-        return cls(hash64(canonical_bytes(instance.question)), hash64(canonical_bytes(passages)))
-
-
-class RunSource(Protocol):
-    """The records of a run whose labels were read, by their positions in its table."""
-
-    def read_cases(self, positions: Indices) -> Iterable[JudgedCase]:
-        """Return whole cases, in the order of their positions."""
-
-    def read_ids(self, positions: Indices) -> Iterable[str]:
-        """Return the ids of responses."""
-
-    def hash_questions(self, positions: Indices) -> Iterable[QuestionHashes]:
-        """Return the hashes of the questions of responses."""
-
-
-class LabelledRun(NamedTuple):
-    """The labels of one run, where its records are, and the caveats of its rates."""
-
-    labels: LabelTable
-    source: RunSource
-    caveats: JudgedCaseSet
-    """Without cases."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +67,7 @@ class RunCounts:
     @classmethod
     def of(cls, cases: Sequence[JudgedCase]) -> RunCounts:
         """Return the counts of cases."""
-        run = LabelledRun(LabelTable.of(cases), _HeldCases(cases), JudgedCaseSet(()))
+        run = LabelledRun(LabelTable.of(cases), HeldCases(cases), JudgedCaseSet(()))
         return cls({"": run}, np.arange(len(cases)))
 
     @cached_property
@@ -292,8 +234,8 @@ def refuse_shared_responses(runs: Mapping[str, LabelledRun], *, large: bool) -> 
     if not large:
         refuse_reused_questions(*counts)
         return
-    for one, other_counts in combinations(counts, 2):
-        compare_questions(one, other_counts, "combined")
+    for pair in combinations(counts, 2):
+        compare_questions(*pair, "combined")
 
 
 def _is_contained(run: LabelledRun, other: LabelledRun, *, with_questions: bool) -> bool:
@@ -316,8 +258,8 @@ def _is_contained(run: LabelledRun, other: LabelledRun, *, with_questions: bool)
 
 def refuse_reused_questions(*runs: RunCounts) -> None:
     """Raise UserError where one id stands for two questions; the message has both texts."""
-    if (found := _find_reused_question(*runs)) is not None:
-        first, second = (next(run.read_cases(np.array([row]))).instance for run, row in found)
+    if (responses := _find_reused_question(*runs)) is not None:
+        first, second = (next(run.read_cases(np.array([row]))).instance for run, row in responses)
         raise UserError(describe_reused_question(first, second))
 
 
@@ -326,10 +268,10 @@ def _find_reused_question(*runs: RunCounts) -> tuple[tuple[RunCounts, int], tupl
     # A single run has every question once.
     if sum(len(run.runs) for run in runs) < 2:
         return None
-    seen: dict[QuestionKey, tuple[int, RunCounts, int]] = {}
+    answers: dict[QuestionKey, tuple[int, RunCounts, int]] = {}
     for run in runs:
         for key, hashes, row in run.list_questions():
-            text, first_run, first_row = seen.setdefault(key, (hashes.text, run, row))
+            text, first_run, first_row = answers.setdefault(key, (hashes.text, run, row))
             if text != hashes.text:
                 return (first_run, first_row), (run, row)
     return None
@@ -346,20 +288,20 @@ def compare_questions(run: RunCounts, base: RunCounts, use: str = "compared") ->
     Raises:
         UserError: One id stands for different questions in the two runs.
     """
-    known: dict[QuestionKey, QuestionHashes] = {}
+    base_hashes: dict[QuestionKey, QuestionHashes] = {}
     for key, hashes, _ in base.list_questions():
-        known.setdefault(key, hashes)
+        base_hashes.setdefault(key, hashes)
     differing, compared = 0, set()
     for key, hashes, _ in run.list_questions():
-        if key in compared or key not in known:
+        if key in compared or key not in base_hashes:
             continue
         compared.add(key)
-        if hashes.text != known[key].text:
+        if hashes.text != base_hashes[key].text:
             raise UserError(
                 f"question {key[1]} has another text in the {'base' if use == 'compared' else 'other'} run. "
                 f"Runs can be {use} only where the same id is the same question."
             )
-        differing += hashes.passages != known[key].passages
+        differing += hashes.passages != base_hashes[key].passages
     return differing
 
 
@@ -371,140 +313,6 @@ def _read_run(run: Path | str, *, allow_stale: bool, ray: RaySettings | None) ->
     if ray is not None:
         raise SettingError(f"{run}: workers count runs in parts. Write it in parts first: eclose data split {run} OUT.")
     return read_run_files(Path(run), allow_stale=allow_stale)
-
-
-def read_run_files(run: Path, *, allow_stale: bool = False) -> LabelledRun:
-    """Read the labels of a run in three files; the conditions are those of ``read_judged_cases``."""
-    provenance = check_judged_run(run, allow_stale=allow_stale)
-    files = _RunFiles(run, list_vouched_files(run, provenance))
-    questions = files.read_questions()
-    # Judging takes the first response of a repeated id, so a judged run is read the same way.
-    responses, answered = files.read_responses(questions, first=provenance.checked)
-    judgments, judged = files.read_judgments()
-    response_ids, judgment_ids = np.array(responses.ids, np.uint64), np.array(judgments.ids, np.uint64)
-    partner = _find_rows(response_ids, judgment_ids, np.flatnonzero(judged))
-    known = np.array(responses.question, np.intp) >= 0
-    joined = known & (partner >= 0)
-    rows = np.flatnonzero(answered & joined)
-    labels = LabelTable.join(responses, judgments, rows, partner[rows], questions.keys, questions.positions)
-    lost = np.flatnonzero(answered & ~joined)
-    unknown = np.flatnonzero(judged & ~np.isin(judgment_ids, response_ids[answered]))
-    left_out: Iterable[LeftOutResponse] = chain(
-        zip(
-            files.read_response_ids(np.array(responses.position, np.int64)[lost]),
-            (NOT_JUDGED if has_question else NO_QUESTION for has_question in known[lost].tolist()),
-            strict=True,
-        ),
-        (
-            (judgment.response_id, NO_RESPONSE)
-            for judgment in files.judgments.read_several(np.array(judgments.position, np.int64)[unknown].tolist())
-        ),
-        list_lost_records(files.responses),
-        read_conversion_losses(run),
-    )
-    return LabelledRun(labels, files, make_case_set(run, (), left_out, files.rejected, provenance))
-
-
-def _find_rows(ids: NDArray[np.uint64], others: NDArray[np.uint64], rows: Indices) -> Indices:
-    """Return for each id the one among some rows of others that has it; -1 where none has."""
-    if not len(rows):
-        return np.full(len(ids), -1, np.intp)
-    ordered = rows[np.argsort(others[rows])]
-    found = ordered[np.minimum(np.searchsorted(others[ordered], ids), len(ordered) - 1)]
-    return np.where(others[found] == ids, found, -1)
-
-
-class _Questions(NamedTuple):
-    """The questions of a file, by number."""
-
-    keys: list[QuestionKey]
-    parts: list[QuestionPart]
-    positions: list[int]
-    numbers: dict[str, int]
-    """Number of the question of each id."""
-
-
-class _RunFiles:
-    """The three files of a run; positions are those of question, response and judgment in their files."""
-
-    def __init__(self, run: Path, vouched: frozenset[str]) -> None:
-        self.questions = open_questions(run, vouched, QuestionPart)
-        self.responses = open_responses(run, vouched, ResponsePart)
-        self.judgments = open_judgments(run, vouched, JudgmentPart)
-
-    def read_questions(self) -> _Questions:
-        """Return the questions, without their texts."""
-        parts, positions = [], []
-        for position, question in self.questions.scan():
-            parts.append(QuestionPart(question.id, question.reference_answer, question.aliases, question.benchmark))
-            positions.append(position)
-        used = drop_repeats(self.questions, hash_ids([part.id for part in parts]), positions)
-        numbers = {parts[number].id: number for number in np.flatnonzero(used).tolist()}
-        return _Questions([(part.benchmark, part.id) for part in parts], parts, positions, numbers)
-
-    def read_responses(self, questions: _Questions, *, first: bool) -> tuple[ResponseColumns, Flags]:
-        """Return the columns of all responses that can be read, and which of them are used."""
-        columns = ResponseColumns()
-        for position, response in self.responses.scan():
-            number = questions.numbers.get(response.instance_id, -1)
-            columns.add(response, number, None if number < 0 else questions.parts[number], position)
-        ids = np.array(columns.ids, np.uint64)
-        return columns, drop_repeats(self.responses, ids, columns.position, first=first)
-
-    def read_judgments(self) -> tuple[JudgmentColumns, Flags]:
-        """Return the columns of all judgments that can be read, and which of them are used."""
-        columns = JudgmentColumns()
-        for position, judgment in self.judgments.scan():
-            columns.add(judgment, position)
-        return columns, drop_repeats(self.judgments, np.array(columns.ids, np.uint64), columns.position)
-
-    @property
-    def rejected(self) -> dict[str, dict[str, int]]:
-        """Number of unused records, by file and reason."""
-        return {file.path.name: dict(file.rejected) for file in (self.questions, self.responses, self.judgments)}
-
-    def read_cases(self, positions: Indices) -> Iterator[JudgedCase]:
-        """Yield whole cases, in the order of their positions."""
-        questions, responses, judgments = positions.T.tolist()
-        # Responses to one question often follow each other.
-        distinct = [place for number, place in enumerate(questions) if not number or place != questions[number - 1]]
-        instances = zip(distinct, self.questions.read_several(distinct), strict=True)
-        place = instance = None
-        for question, response, judgment in zip(
-            questions, self.responses.read_several(responses), self.judgments.read_several(judgments), strict=True
-        ):
-            if place != question:
-                place, instance = next(instances)
-            assert instance is not None
-            yield JudgedCase(instance, response, judgment)
-
-    def read_ids(self, positions: Indices) -> Iterator[str]:
-        """Yield the ids of responses."""
-        return self.read_response_ids(positions[:, 1])
-
-    def read_response_ids(self, positions: Indices) -> Iterator[str]:
-        """Yield the ids of responses by their positions in their file."""
-        return (response.id for response in self.responses.read_several(positions.tolist()))
-
-    def hash_questions(self, positions: Indices) -> Iterator[QuestionHashes]:
-        """Yield the hashes of the questions of responses."""
-        return map(QuestionHashes.of, self.questions.read_several(positions[:, 0].tolist()))
-
-
-class _HeldCases:
-    """Cases in memory, by their positions."""
-
-    def __init__(self, cases: Sequence[JudgedCase]) -> None:
-        self._cases = cases
-
-    def read_cases(self, positions: Indices) -> Iterator[JudgedCase]:
-        return (self._cases[number] for number in positions[:, 1].tolist())
-
-    def read_ids(self, positions: Indices) -> Iterator[str]:
-        return (case.response.id for case in self.read_cases(positions))
-
-    def hash_questions(self, positions: Indices) -> Iterator[QuestionHashes]:
-        return (QuestionHashes.of(case.instance) for case in self.read_cases(positions))
 
 
 def split_run(run: Path | str, out: Path | str, *, rows: int | None = None, allow_stale: bool = False) -> int:

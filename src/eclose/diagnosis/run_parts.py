@@ -24,7 +24,7 @@ from eclose.diagnosis.label_table import (
     StepPart,
     hash_source,
 )
-from eclose.diagnosis.run_counts import LabelledRun, QuestionHashes
+from eclose.diagnosis.labelled_run import LabelledRun, QuestionHashes
 from eclose.errors import SettingError, UserError
 from eclose.judged_cases import JudgedCase, JudgedCaseSet
 from eclose.store.records.jsonl import decode_core_value, encode_json_line
@@ -177,8 +177,8 @@ class _Parts:
         for part, places in groupby(positions[:, :2].tolist(), key=itemgetter(0)):
             rows = [row for _, row in places]
             distinct = sorted(set(rows))
-            found = dict(zip(distinct, self._folder.read_rows_at(folder, self._names[part], distinct), strict=True))
-            yield from (found[row] for row in rows)
+            entries = dict(zip(distinct, self._folder.read_rows_at(folder, self._names[part], distinct), strict=True))
+            yield from (entries[row] for row in rows)
 
 
 def read_part(folder: PartsFolder, number: int, name: str) -> LabelTable:
