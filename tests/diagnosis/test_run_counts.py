@@ -16,7 +16,7 @@ from eclose.diagnosis import run_counts
 from eclose.diagnosis.diagnose import diagnose_labels
 from eclose.diagnosis.label_table import LabelTable
 from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
-from eclose.diagnosis.run_counts import count_runs, is_large_run
+from eclose.diagnosis.run_counts import RunCounts, count_runs, is_large_run
 from eclose.errors import RecordError, UserError
 from eclose.judged_cases import read_judged_cases
 from eclose.store.records.jsonl import encode_json_line, write_records
@@ -227,6 +227,18 @@ class TestLargeRuns:
         rows = [json.loads(line) for line in (run / "responses.jsonl").read_text().splitlines()]
         (run / "responses.jsonl").write_text(json.dumps(rows))
         assert not is_large_run(run)
+
+
+def test_a_gate_reads_texts_only_when_they_are_asked_for(runs, monkeypatch):
+    run, _ = runs
+    reads = []
+    whole = RunCounts.read_cases
+    monkeypatch.setattr(RunCounts, "read_cases", lambda self, rows: reads.append(len(rows)) or whole(self, rows))
+    result = eclose.gate(run, min_trr=0.3)
+    assert not reads
+    assert result.cases == read_judged_cases(run).cases
+    assert result.cases is result.cases
+    assert reads == [len(result.cases)]
 
 
 def test_diagnosis_of_no_response_is_refused(tmp_path):

@@ -78,8 +78,6 @@ class RecordFile(Generic[T]):
         self.path, self.kind, self.id_of = path, kind, id_of
         self.unused: list[UnusedRecord] = []
         """In the order of the file, once all records were read and repeats were dropped."""
-        self.size = 0
-        """Number of lines of JSON Lines; 0 for other formats, which are held in memory."""
         self._vouched, self._part = vouched, None if part is None else TypeAdapter(part)
         self._lines = _is_readable_json_lines(path)
         self._held: list[T] = []
@@ -104,7 +102,6 @@ class RecordFile(Generic[T]):
         try:
             with self.path.open("rb") as file:
                 for number, position, line in _read_lines(file, self.path):
-                    self.size = number
                     try:
                         value = decode(line)
                     except _UnreadableLineError as unreadable:
