@@ -25,7 +25,6 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,19 +37,17 @@ from perf.result import print_result
 from eclose.calls.ray.workers import RaySettings
 from eclose.core.response import ResponseSource
 from eclose.diagnosis import run_counts
-from eclose.diagnosis.counts import CountedResponse, JudgmentFacts, hash_source
-from eclose.diagnosis.diagnose import diagnose_cases, diagnose_counts
+from eclose.diagnosis.diagnose import diagnose_cases, diagnose_labels
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.results import diagnose
-from eclose.diagnosis.run_counts import count_large_run, hash_question, split_run
+from eclose.diagnosis.run_counts import count_runs, split_run
 from eclose.diagnosis.run_gate import gate
-from eclose.diagnosis.run_parts import PART_ROWS, ResponseRow, write_parts
-from eclose.judged_cases import JudgedCaseSet, read_judged_cases
+from eclose.judged_cases import read_judged_cases
 from eclose.store.records.jsonl import encode_json_line
 from eclose.store.runs.parts import is_in_parts, open_filesystem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from eclose.judged_cases import JudgedCase
 
@@ -128,50 +125,6 @@ def run_measurement(run: str, workers: int = 0) -> dict[str, Any]:
     return figures
 
 
-def write_parts_of_run(out: Path, responses: int) -> None:
-    """Write the responses of ``write_run`` in parts; splitting its files would take several times as long."""
-    examples = list(judge_examples())
-    questions = max(1, responses // PER_QUESTION)
-    # Records are encoded once for each example, with marks where ids and names belong.
-    instances = [_encode(replace(case.instance, id="@id@", benchmark="@name@")) for case in examples]
-    source = ResponseSource("@name@")
-    answers = [_encode(replace(case.response, id="@id@", instance_id="@q@", source=source)) for case in examples]
-    judgments = [_encode(replace(case.judgment, response_id="@id@")) for case in examples]
-
-    @cache
-    def join(question: int, answer: int) -> CountedResponse:
-        instance, facts = examples[question].instance, JudgmentFacts.of(examples[answer].judgment)
-        return CountedResponse.join(instance, examples[answer].response, facts, hash_question(instance))
-
-    def rows() -> Iterator[ResponseRow]:
-        for number in range(responses):
-            asked, answer = number % questions % len(examples), number % len(examples)
-            id_, question_id, dataset = f"r{number}", f"q{number % questions}", BENCHMARKS[number % questions % 3]
-            model = f"model-{number // questions % MODELS}"
-            facts = join(asked, answer)
-            facts = replace(
-                facts,
-                response_id=id_,
-                instance_id=question_id,
-                benchmark=dataset,
-                model=model,
-                source_hash=hash_source(ResponseSource(model)),
-            )
-            yield ResponseRow(
-                facts,
-                instances[asked].replace("@id@", question_id).replace("@name@", dataset),
-                answers[answer].replace("@id@", id_).replace("@q@", question_id).replace("@name@", model),
-                judgments[answer].replace("@id@", id_),
-            )
-
-    # A run without manifests, like the files.
-    write_parts(out, rows(), lambda: JudgedCaseSet((), checked=False), PART_ROWS)
-
-
-def _encode(record: object) -> str:
-    return encode_json_line(record).decode()
-
-
 def copy_parts(parts: Path, url: str) -> None:
     """Copy the parts of a run to object storage."""
     from pyarrow import fs  # noqa: PLC0415 - an extra
@@ -183,12 +136,12 @@ def copy_parts(parts: Path, url: str) -> None:
 def measure_forms(folder: Path, responses: int, forms: Sequence[str], url: str | None, workers: int) -> dict[str, Any]:
     """Measure the run in parts, in object storage, on Ray and in JSON Lines, as far as they are asked for."""
     run, parts = folder / "run", folder / "parts"
+    if not run.exists():
+        write_run(run, responses)
     if not is_in_parts(parts):
-        write_parts_of_run(parts, responses)
+        split_run(run, parts)
     if "object_storage" in forms:
         copy_parts(parts, url or "")
-    if "json_lines" in forms and not run.exists():
-        write_run(run, responses)
     places = {"parts": (parts, 0), "object_storage": (url, 0), "ray": (parts, workers), "json_lines": (run, 0)}
     figures = {}
     for form in forms:
@@ -206,7 +159,7 @@ def equals_memory(folder: Path, responses: int) -> bool:
         split_run(folder, folder / "parts", rows=7_000)
     cases: tuple[JudgedCase, ...] = read_judged_cases(folder).cases
     in_memory = diagnose_cases(cases)
-    return all(in_memory == diagnose_counts(count_large_run(run).counts) for run in (folder, folder / "parts"))
+    return all(in_memory == diagnose_labels(count_runs([run]).labels) for run in (folder, folder / "parts"))
 
 
 def main() -> int:

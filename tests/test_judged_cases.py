@@ -17,11 +17,11 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.response import Response, ResponseSource, Trace
 from eclose.demo import PEOPLE_FILE, DemoRun
+from eclose.diagnosis.run_counts import count_runs
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import (
     JudgedCase,
     join_cases,
-    read_cases_of_runs,
     read_judged_cases,
     read_run_records,
     refuse_reused_question_ids,
@@ -356,7 +356,7 @@ def test_a_response_judged_twice_is_refused(tmp_path):
 
 def test_runs_are_read_together(tmp_path):
     one, two = put(tmp_path / "one", case(number=0)), put(tmp_path / "two", case(number=1))
-    read = read_cases_of_runs([one, two])
+    read = count_runs([one, two]).case_set
     assert [found.response.id for found in read.cases] == ["r0", "r1"]
     assert read.left_out == ()
 
@@ -365,7 +365,7 @@ def test_one_id_in_two_runs_is_two_responses_called_after_their_runs(tmp_path):
     one = put(tmp_path / "one", case(number=0), case(number=1))
     two = put(tmp_path / "two", case(number=1, answer="Lima"), case(number=2))
     jsonl.write_records(two / "judgments.jsonl", [case(number=1).judgment])
-    read = read_cases_of_runs([one, two])
+    read = count_runs([one, two]).case_set
     assert [found.response.id for found in read.cases] == ["one/r0", "one/r1", "two/r1"]
     assert [found.judgment.response_id for found in read.cases] == ["one/r0", "one/r1", "two/r1"]
     assert read.left_out == (("two/r2", "it was not judged"),)
@@ -373,16 +373,16 @@ def test_one_id_in_two_runs_is_two_responses_called_after_their_runs(tmp_path):
 
 def test_runs_in_folders_called_alike_are_called_by_their_paths(tmp_path):
     runs = [put(tmp_path / name / "run", case(answer=name)) for name in ("a", "b")]
-    assert [found.response.id for found in read_cases_of_runs(runs).cases] == [f"{run}/r0" for run in runs]
+    assert [found.response.id for found in count_runs(runs).case_set.cases] == [f"{run}/r0" for run in runs]
 
 
 def test_the_same_responses_twice_are_refused(tmp_path):
     one = put(tmp_path / "one", case(number=0))
     other = put(tmp_path / "other", case(number=0, closed=False), case(number=1))
     with pytest.raises(SettingError, match="named twice"):
-        read_cases_of_runs([one, tmp_path / "other" / ".." / "one"])
+        count_runs([one, tmp_path / "other" / ".." / "one"])
     with pytest.raises(UserError, match="every response of one is in other too"):
-        read_cases_of_runs([other, one])
+        count_runs([other, one])
 
 
 def test_one_id_for_two_questions_is_refused():

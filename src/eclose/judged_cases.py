@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import chain, permutations
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from functools import partial
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from eclose.core.announcements import abstains
 from eclose.core.answers import match_answer, match_any_answer
@@ -21,21 +22,27 @@ from eclose.core.instance import Instance
 from eclose.core.judgment import PEOPLE_JUDGE, Judgment
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict, Verdict
-from eclose.errors import RecordError, SettingError, UserError
+from eclose.errors import RecordError, UserError
 from eclose.store.records.json_reader import read_json_objects, require_regular_file
-from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, scan_records
+from eclose.store.records.jsonl import DUPLICATE, ID_REUSED
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, RUN_LEDGER_FILE, VALIDATION_FILE
+from eclose.store.runs.record_file import RecordFile, hash_ids
 from eclose.store.runs.step import companion_file_path
 from eclose.store.runs.verify_files import ProvenanceCheck, check_result_provenance, find_file_manifest
 from eclose.traces import cases as traces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections import Counter
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from eclose.core.three_valued import Label
+    import numpy as np
+    from numpy.typing import NDArray
 
-T = TypeVar("T", Instance, Response, Judgment)
+    from eclose.core.three_valued import Label
+    from eclose.stats.arrays import Flags
+
+T = TypeVar("T")
 
 LeftOutResponse: TypeAlias = tuple[str, str]
 """Id of a response that was not diagnosed, and the reason."""
@@ -175,15 +182,16 @@ class RunRecords:
     rejected: RejectCounts = field(default_factory=dict)
 
 
-def read_run_records(run: Path, *, first_response: bool = False) -> RunRecords:
+def read_run_records(run: Path, *, first_response: bool = False, vouched: Collection[str] = frozenset()) -> RunRecords:
     """Read the questions and responses of a run; raise RecordError where one id stands for two of either.
 
-    With ``first_response``, the first response of an id is used and later ones are left out, as judging does.
+    Args:
+        run: Folder of the run.
+        first_response: Whether the first response of an id is used and later ones are left out, as judging does.
+        vouched: Names of files that need not be checked again, as by ``list_vouched_files``.
     """
-    instances, instance_rejects, _ = _read_unique(run / INSTANCES_FILE, Instance, lambda instance: instance.id)
-    responses, response_rejects, left_out = _read_unique(
-        run / RESPONSES_FILE, Response, lambda response: response.id, first=first_response
-    )
+    instances, instance_rejects, _ = _read_unique(open_questions(run, vouched))
+    responses, response_rejects, left_out = _read_unique(open_responses(run, vouched), first=first_response)
     return RunRecords(
         instances,
         tuple(responses.values()),
@@ -193,39 +201,53 @@ def read_run_records(run: Path, *, first_response: bool = False) -> RunRecords:
 
 
 def _read_unique(
-    path: Path, kind: type[T], id_of: Callable[[T], str], *, first: bool = False
+    file: RecordFile[T], *, first: bool = False
 ) -> tuple[dict[str, T], Counter[str], list[LeftOutResponse]]:
     """Read records by id; return them, the counts of unused records, and those left out with the reason.
 
     A repeated record counts as a duplicate. Different records under one id raise RecordError unless ``first``, and so
     does a file without a readable record.
     """
-    require_regular_file(path)
-    values: dict[str, T] = {}
-    locations: dict[str, str] = {}
-    rejected: Counter[str] = Counter()
-    left_out: list[LeftOutResponse] = []
-    first_error: RecordError | None = None
-    for record in scan_records(path, kind):
-        if record.value is None:
-            first_error = first_error or record.error
-            rejected[record.error_kind] += 1
-            left_out.append((f"{path.name} {record.where}", describe_unreadable(record.error_kind)))
-            continue
-        id_ = id_of(record.value)
-        # By identity: an equal record that was read before is another object, and counts as a duplicate.
-        if values.setdefault(id_, record.value) is record.value:
-            locations[id_] = record.where
-        elif values[id_] == record.value:
-            rejected[DUPLICATE] += 1
-        elif first:
-            rejected[ID_REUSED] += 1
-            left_out.append((id_, REPEATED_ID))
-        else:
-            raise describe_reused_id(path, kind, id_, locations[id_], record.where)
-    if first_error is not None and not values:
-        raise first_error
-    return values, rejected, left_out
+    records = list(file.scan())
+    ids = [file.id_of(value) for _, value in records]
+    used = drop_repeats(file, hash_ids(ids), [position for position, _ in records], first=first)
+    values = {id_: value for id_, (_, value), use in zip(ids, records, used.tolist(), strict=True) if use}
+    return values, file.rejected, list(list_lost_records(file))
+
+
+def drop_repeats(
+    file: RecordFile[T], ids: NDArray[np.uint64], positions: Sequence[int], *, first: bool = False
+) -> Flags:
+    """Return which records of a file of a run are used; raise RecordError as ``_read_unique``."""
+    used: Flags = file.drop_repeats(ids, positions, partial(describe_reused_id, file.path, file.kind), first=first)
+    return used
+
+
+def list_lost_records(file: RecordFile[T]) -> Iterator[LeftOutResponse]:
+    """Yield the records of a file that are lost, with the reason; a duplicate is not."""
+    for unused in file.unused:
+        if unused.kind == ID_REUSED:
+            yield file.id_of(file.read(unused.position)), REPEATED_ID
+        elif unused.kind != DUPLICATE:
+            yield f"{file.path.name} {unused.where}", describe_unreadable(unused.kind)
+
+
+def open_questions(run: Path, vouched: Collection[str], part: type[Any] | None = None) -> RecordFile[Instance]:
+    """Return the questions of a run; see ``RecordFile`` for the arguments."""
+    path = run / INSTANCES_FILE
+    return RecordFile(path, Instance, attrgetter("id"), vouched=path.name in vouched, part=part)
+
+
+def open_responses(run: Path, vouched: Collection[str], part: type[Any] | None = None) -> RecordFile[Response]:
+    """Return the responses of a run."""
+    path = run / RESPONSES_FILE
+    return RecordFile(path, Response, attrgetter("id"), vouched=path.name in vouched, part=part)
+
+
+def open_judgments(run: Path, vouched: Collection[str], part: type[Any] | None = None) -> RecordFile[Judgment]:
+    """Return the judgments of a run."""
+    path = run / JUDGMENTS_FILE
+    return RecordFile(path, Judgment, attrgetter("response_id"), vouched=path.name in vouched, part=part)
 
 
 def describe_unreadable(kind: str) -> str:
@@ -324,11 +346,27 @@ def read_judged_cases(run: Path, *, allow_stale: bool = False) -> JudgedCaseSet:
     """
     provenance = check_judged_run(run, allow_stale=allow_stale)
     # Judging takes the first response of a repeated id, so a judged run is read the same way.
-    files = read_run_records(run, first_response=provenance.checked)
-    judgments, judgment_rejects, _ = _read_unique(run / JUDGMENTS_FILE, Judgment, lambda judgment: judgment.response_id)
+    vouched = list_vouched_files(run, provenance)
+    files = read_run_records(run, first_response=provenance.checked, vouched=vouched)
+    judgments, judgment_rejects, _ = _read_unique(open_judgments(run, vouched))
     cases, left_out = join_cases(files.instances, files.responses, judgments)
     rejected = {**files.rejected, JUDGMENTS_FILE: judgment_rejects}
     return make_case_set(run, cases, (*left_out, *files.left_out), rejected, provenance)
+
+
+def list_vouched_files(run: Path, provenance: ProvenanceCheck) -> frozenset[str]:
+    """Return the files of a judged run whose records need no second check: judging read them without finding fault.
+
+    Judging counts what it finds in responses alone, so questions also need the manifest of the step that wrote them.
+    """
+    manifest = find_file_manifest(run / JUDGMENTS_FILE)
+    if not provenance.checked or provenance.stale or manifest is None or manifest.stage != "judge":
+        return frozenset()
+    if manifest.counts.rejected or manifest.counts.quarantined or RESPONSES_FILE not in manifest.inputs:
+        return frozenset()
+    questions, judged = find_file_manifest(run / INSTANCES_FILE), manifest.inputs.get(INSTANCES_FILE)
+    written = judged is not None and questions is not None and questions.outputs.get(INSTANCES_FILE) == judged
+    return frozenset({RESPONSES_FILE, JUDGMENTS_FILE, *((INSTANCES_FILE,) if written else ())})
 
 
 def check_judged_run(run: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
@@ -466,34 +504,6 @@ def join_cases(
     return cases, left_out + [(id_, NO_RESPONSE) for id_ in judgments if id_ not in ids]
 
 
-def read_cases_of_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> JudgedCaseSet:
-    """Read the cases of several judged runs together.
-
-    Where two runs use the same response id, the name of the run is put before every id.
-
-    Raises:
-        SettingError: A run is named twice.
-        UserError: All responses of one run are in another one, so that they would count twice; or one id stands for
-            two questions.
-    """
-    if len({run.resolve() for run in runs}) < len(runs):
-        raise SettingError(NAMED_TWICE)
-    sets = {
-        name: read_judged_cases(run, allow_stale=allow_stale)
-        for name, run in zip(name_run_folders(runs), runs, strict=True)
-    }
-    if len(sets) == 1:
-        return next(iter(sets.values()))
-    responses = {name: {case.response for case in part.cases} for name, part in sets.items()}
-    # In both orders, since either run may be a part of the other.
-    for name, other in permutations(sets, 2):
-        if responses[name] and responses[name] <= responses[other]:
-            raise UserError(describe_contained_run(name, other))
-    refuse_reused_question_ids(*(part.cases for part in sets.values()))
-    ids = [case.response.id for part in sets.values() for case in part.cases]
-    return combine_case_sets(sets, repeated_ids=len(set(ids)) < len(ids))
-
-
 def describe_contained_run(name: str, other: str) -> str:
     """Return the message for a run of which every response is in another one."""
     return (
@@ -537,13 +547,18 @@ def prefix_response_id(name: str, case: JudgedCase) -> JudgedCase:
 
 def refuse_reused_question_ids(*runs: Iterable[JudgedCase]) -> None:
     """Raise UserError where one id stands for different questions in different runs."""
-    questions: dict[tuple[str | None, str], str] = {}
+    questions: dict[tuple[str | None, str], Instance] = {}
     for case in chain(*runs):
         instance = case.instance
         # Ids are unique within a benchmark only.
-        first = questions.setdefault((instance.benchmark, instance.id), instance.question)
-        if first != instance.question:
-            raise UserError(
-                f"question {instance.id} is {first!r} in one run and {instance.question!r} in another. "
-                "Runs can be combined only where the same id is the same question."
-            )
+        first = questions.setdefault((instance.benchmark, instance.id), instance)
+        if first.question != instance.question:
+            raise UserError(describe_reused_question(first, instance))
+
+
+def describe_reused_question(first: Instance, second: Instance) -> str:
+    """Return the message for two questions with one id."""
+    return (
+        f"question {second.id} is {first.question!r} in one run and {second.question!r} in another. "
+        "Runs can be combined only where the same id is the same question."
+    )

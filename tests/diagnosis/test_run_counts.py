@@ -1,21 +1,22 @@
-"""Large runs are counted in one pass with the numbers, caveats and errors of runs in memory."""
+"""Labels are read from files with the numbers, caveats and errors of whole records; large runs show a sample."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
+import numpy as np
 import pytest
+from tests.diagnosis.damaged_runs import write_random_run
 from tests.diagnosis.judged_responses import random_cases, world_cases
 
 import eclose
-from eclose.core.judgment import Criterion
 from eclose.core.verdict import Verdict
 from eclose.diagnosis import run_counts
-from eclose.diagnosis.counts import JudgmentFacts, count_cases
-from eclose.diagnosis.diagnose import diagnose_counts
+from eclose.diagnosis.diagnose import diagnose_labels
+from eclose.diagnosis.label_table import LabelTable
 from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
-from eclose.diagnosis.run_counts import count_large_run, is_large_run
+from eclose.diagnosis.run_counts import RunCounts, count_runs, is_large_run
 from eclose.errors import RecordError, UserError
 from eclose.judged_cases import read_judged_cases
 from eclose.store.records.jsonl import encode_json_line, write_records
@@ -55,38 +56,69 @@ def dirty_run(tmp_path_factory):
     return write_run(tmp_path_factory.mktemp("dirty") / "run", cases, judged=judged, extra_lines=lines, questions=-2)
 
 
-def contents(counts):
-    cells = counts.cells()
-    arrays = (cells.counts.question, cells.counts.verdict, cells.counts.times, cells.benchmark, cells.model)
-    totals = {name: value for name, value in vars(counts).items() if not name.startswith("_")}
-    return [array.tolist() for array in (*arrays, cells.evidence)], counts.question_keys(), totals
+def contents(labels):
+    """Return everything in a table but where its records are."""
+    names = [field.name for field in fields(labels) if field.name not in {"positions", "models", "judges", "reasons"}]
+    values = {name: getattr(labels, name) for name in names}
+    values = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+    # Names of responses that are not used may be listed, too, and in another order.
+    values["model"] = [None if code < 0 else labels.models[code] for code in labels.model]
+    values["judge"] = [labels.judges[code] for code in labels.judge]
+    values["unjudged"] = sorted((row, labels.reasons[code]) for row, code in labels.unjudged.tolist())
+    for name in ("step_failures", "votes"):
+        values[name] = sorted(values[name])
+    return values
 
 
-def test_a_pass_over_the_files_counts_what_memory_holds(dirty_run):
-    in_memory, counted = read_judged_cases(dirty_run), count_large_run(dirty_run)
-    assert contents(counted.counts) == contents(count_cases(in_memory.cases))
-    # The sample holds all responses of so small a run, in the order of the file, with their passages.
+def attempt(read, *arguments, **options):
+    try:
+        return read(*arguments, **options)
+    except UserError as error:
+        return str(error)
+
+
+def test_the_files_hold_what_their_records_hold(dirty_run):
+    in_memory, counted = read_judged_cases(dirty_run), count_runs([dirty_run])
+    assert contents(counted.labels) == contents(LabelTable.of(in_memory.cases))
     assert counted.case_set == in_memory
     reasons = {reason for _, reason in in_memory.left_out}
     assert {"its question is missing", "it was not judged", "it was judged, but is missing"} < reasons
     assert in_memory.rejected["responses.jsonl"] == {"not JSON": 1, "wrong record": 1, "duplicate": 1}
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_runs_of_any_kind_are_read_as_their_whole_records(tmp_path, monkeypatch, seed):
+    """Labels of files that are vouched for and of others are those of records that are checked in full."""
+    run = write_random_run(tmp_path / "run", seed)
+    found = attempt(count_runs, [run], allow_stale=True)
+    monkeypatch.setattr("eclose.judged_cases.list_vouched_files", lambda *_: frozenset())
+    expected = attempt(read_judged_cases, run, allow_stale=True)
+    if isinstance(expected, str):
+        assert found == expected
+        return
+    assert contents(found.labels) == contents(LabelTable.of(expected.cases))
+    assert found.case_set == expected
+    assert list(found.case_set.rejected.items()) == list(expected.rejected.items())
+
+
 @pytest.mark.parametrize("world", ["short-easy", "2wiki"])
 def test_worlds_are_counted_alike(tmp_path, world):
     cases = world_cases(world, items=3)
-    counted = count_large_run(write_run(tmp_path / "run", cases))
-    assert contents(counted.counts) == contents(count_cases(cases))
+    counted = count_runs([write_run(tmp_path / "run", cases)])
+    assert contents(counted.labels) == contents(LabelTable.of(cases))
     assert counted.case_set.cases == tuple(cases)
 
 
-def test_labels_without_texts_have_the_same_verdicts(dirty_run):
+def test_labels_without_texts_have_the_same_verdicts(dirty_run, monkeypatch):
+    monkeypatch.setattr(run_counts, "SAMPLE_SIZE", 9)
     in_memory = read_judged_cases(dirty_run)
-    labels = count_large_run(dirty_run, keep_labels=True).labels
-    assert [(case.row, case.judgment.judge) for case in labels] == [
+    counted = count_runs([dirty_run], large=True)
+    assert len(counted.case_set.cases) == 9
+    assert [(case.row, case.judgment.judge) for case in counted.labelled] == [
         (replace(case.row, source=None), case.judgment.judge) for case in in_memory.cases
     ]
-    assert not count_large_run(dirty_run).labels
+    everything = count_runs([dirty_run])
+    assert everything.labelled == everything.case_set.cases
 
 
 def test_two_responses_under_one_id_are_refused_as_in_memory(tmp_path):
@@ -96,7 +128,7 @@ def test_two_responses_under_one_id_are_refused_as_in_memory(tmp_path):
     with pytest.raises(RecordError) as in_memory:
         read_judged_cases(run)
     with pytest.raises(RecordError) as streamed:
-        count_large_run(run)
+        count_runs([run])
     assert str(streamed.value) == str(in_memory.value)
 
 
@@ -106,16 +138,8 @@ def test_a_file_without_a_readable_record_is_refused_as_in_memory(tmp_path):
     with pytest.raises(RecordError) as in_memory:
         read_judged_cases(run)
     with pytest.raises(RecordError) as streamed:
-        count_large_run(run)
+        count_runs([run])
     assert str(streamed.value) == str(in_memory.value)
-
-
-def test_facts_of_a_judgment_survive_the_index():
-    for case in random_cases(7, count=40):
-        facts = JudgmentFacts.of(case.judgment)
-        restored = JudgmentFacts.from_bytes(facts.to_bytes())
-        assert restored == facts
-        assert all(isinstance(criterion, Criterion) for criterion, _ in restored.unjudged)
 
 
 @pytest.fixture(scope="module")
@@ -205,8 +229,20 @@ class TestLargeRuns:
         assert not is_large_run(run)
 
 
+def test_a_gate_reads_texts_only_when_they_are_asked_for(runs, monkeypatch):
+    run, _ = runs
+    reads = []
+    whole = RunCounts.read_cases
+    monkeypatch.setattr(RunCounts, "read_cases", lambda self, rows: reads.append(len(rows)) or whole(self, rows))
+    result = eclose.gate(run, min_trr=0.3)
+    assert not reads
+    assert result.cases == read_judged_cases(run).cases
+    assert result.cases is result.cases
+    assert reads == [len(result.cases)]
+
+
 def test_diagnosis_of_no_response_is_refused(tmp_path):
     cases = unique_questions(random_cases(5, count=4))
-    counted = count_large_run(write_run(tmp_path / "run", cases, judged=[]))
+    counted = count_runs([write_run(tmp_path / "run", cases, judged=[])])
     with pytest.raises(UserError, match="no judged response"):
-        diagnose_counts(counted.counts)
+        diagnose_labels(counted.labels)

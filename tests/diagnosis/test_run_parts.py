@@ -12,7 +12,6 @@ import sys
 import time
 import urllib.request
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from tests.calls.ray.cluster import cluster  # noqa: F401 - a fixture
@@ -22,11 +21,11 @@ from tests.diagnosis.test_run_counts import contents, dirty_run, unique_question
 import eclose
 from eclose.calls.ray.workers import RaySettings, RecordShard, ShardStopSignal
 from eclose.core.response import ResponseSource
-from eclose.diagnosis.counts import CountedResponse, DiagnosisCounts
+from eclose.diagnosis import run_counts
+from eclose.diagnosis.label_table import LabelTable
 from eclose.diagnosis.report.file_formats import ReportFormat
-from eclose.diagnosis.response_counter import ResponseCounter
-from eclose.diagnosis.run_counts import count_large_run, count_large_runs, split_run
-from eclose.diagnosis.run_parts import RunInParts, count_part, count_parts_of_shard
+from eclose.diagnosis.run_counts import count_runs, split_run
+from eclose.diagnosis.run_parts import read_part, read_parts_of_shard, read_run_in_parts
 from eclose.errors import SettingError, UserError
 from eclose.judged_cases import read_judged_cases
 from eclose.store.runs.parts import PartsFolder, get_remote_url, is_in_parts
@@ -42,25 +41,15 @@ def parts(dirty_run, tmp_path_factory):  # noqa: F811
 
 
 def test_parts_are_counted_like_the_files(dirty_run, parts):  # noqa: F811
-    in_memory, counted = read_judged_cases(dirty_run), count_large_run(parts)
-    assert contents(counted.counts) == contents(count_large_run(dirty_run).counts)
+    in_memory, counted = read_judged_cases(dirty_run), count_runs([parts], large=True)
+    assert contents(counted.labels) == contents(count_runs([dirty_run]).labels)
     # The whole cases are read back from the bodies, with passages and reasons.
     assert counted.case_set == in_memory
 
 
-def test_parts_counted_apart_and_merged_are_the_whole(parts):
-    folder = PartsFolder(parts)
-    merged = DiagnosisCounts()
-    for name, _ in folder.read_manifest().parts:
-        part = DiagnosisCounts()
-        for facts in count_part(folder, name):
-            part.add(facts)
-        merged = merged.merge(part)
-    assert contents(merged) == contents(count_large_run(parts).counts)
-
-
-def test_a_sample_reads_single_responses(dirty_run, parts):  # noqa: F811
-    from_files, from_parts = (count_large_run(run, sample_size=9).case_set.cases for run in (dirty_run, parts))
+def test_a_sample_reads_single_responses(dirty_run, parts, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(run_counts, "SAMPLE_SIZE", 9)
+    from_files, from_parts = (count_runs([run], large=True).case_set.cases for run in (dirty_run, parts))
     assert len(from_parts) == 9
     assert from_parts == from_files
 
@@ -69,7 +58,7 @@ def test_labels_are_read_without_bodies(parts, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(parts, copy)
     shutil.rmtree(copy / "bodies")
-    assert contents(count_large_run(copy, sample_size=0).counts) == contents(count_large_run(parts).counts)
+    assert contents(count_runs([copy]).labels) == contents(count_runs([parts]).labels)
 
 
 def test_diagnose_and_gate_read_parts(tmp_path):
@@ -99,7 +88,7 @@ def test_another_version_is_refused(parts, tmp_path):
     manifest = json.loads((copy / "run.json").read_text())
     (copy / "run.json").write_text(json.dumps({**manifest, "schema": "eclose.run-parts/1"}))
     with pytest.raises(UserError, match="run-parts/1"):
-        count_large_run(copy)
+        count_runs([copy])
 
 
 def test_an_unfinished_split_is_no_run(parts, tmp_path):
@@ -117,8 +106,8 @@ def test_stale_parts_are_refused(parts, tmp_path):
     manifest = json.loads((copy / "run.json").read_text())
     (copy / "run.json").write_text(json.dumps({**manifest, "stale": ["responses.jsonl was changed."]}))
     with pytest.raises(UserError, match="was changed"):
-        count_large_run(copy)
-    assert count_large_run(copy, allow_stale=True).case_set.stale == ("responses.jsonl was changed.",)
+        count_runs([copy])
+    assert count_runs([copy], allow_stale=True).case_set.stale == ("responses.jsonl was changed.",)
 
 
 @pytest.mark.parametrize(
@@ -175,11 +164,11 @@ def s3(tmp_path_factory):
 def test_parts_in_object_storage_are_read_alike(dirty_run, s3):  # noqa: F811
     url = f"{s3}/runs/first"
     assert split_run(dirty_run, url, rows=30) == 4
-    counted = count_large_run(url)
-    assert contents(counted.counts) == contents(count_large_run(dirty_run).counts)
+    counted = count_runs([url])
+    assert contents(counted.labels) == contents(count_runs([dirty_run]).labels)
     assert counted.case_set == read_judged_cases(dirty_run)
     with pytest.raises(UserError, match="holds no run in parts"):
-        count_large_run(f"{s3}/runs/missing")
+        count_runs([f"{s3}/runs/missing"])
     with pytest.raises(UserError, match="already"):
         split_run(dirty_run, url)
 
@@ -204,39 +193,32 @@ def test_an_error_of_a_worker_is_reported(parts, tmp_path):
     shutil.copytree(parts, copy)
     (copy / "labels" / "part-00003.parquet").unlink()
     with pytest.raises(Exception, match="part-00003"):
-        count_large_runs([copy], ray=RaySettings())
+        count_runs([copy], ray=RaySettings())
 
 
 @pytest.mark.parametrize("shards", [1, 2, 4, 9])
 def test_shards_of_parts_are_the_whole_in_order(parts, shards):
     names = [name for name, _ in PartsFolder(parts).read_manifest().parts]
-    total = ResponseCounter(9, keep_labels=True)
+    tables = []
     for index in range(shards):
-        work = count_parts_of_shard(
-            str(parts),
-            names,
-            partial(ResponseCounter, 9, keep_labels=True),
-            RecordShard(index, shards),
-            ShardStopSignal(),
-        )
-        total.include(asyncio.run(work))
-    whole = count_large_run(parts, sample_size=9, keep_labels=True)
-    assert contents(total.counts) == contents(whole.counts)
-    assert tuple(total.labels) == whole.labels
-    assert RunInParts(parts).read_cases([position for position, _ in total.sample.choose()]) == whole.case_set
+        tables += asyncio.run(read_parts_of_shard(str(parts), names, RecordShard(index, shards), ShardStopSignal()))
+    whole = read_run_in_parts(parts).labels
+    assert contents(LabelTable.concatenate(tables)) == contents(whole)
+    assert [table.positions.tolist() for table in tables] == [
+        read_part(PartsFolder(parts), number, name).positions.tolist() for number, name in enumerate(names)
+    ]
 
 
 def test_a_shard_stops_between_parts(parts):
     stop = ShardStopSignal()
     stop.request()
     names = [name for name, _ in PartsFolder(parts).read_manifest().parts]
-    counter = asyncio.run(count_parts_of_shard(str(parts), names, partial(ResponseCounter, 9), RecordShard(), stop))
-    assert not len(counter.counts)
+    assert not asyncio.run(read_parts_of_shard(str(parts), names, RecordShard(), stop))
 
 
 def test_ray_counts_parts_alone(dirty_run):  # noqa: F811
     with pytest.raises(SettingError, match="eclose data split"):
-        count_large_runs([dirty_run], ray=RaySettings())
+        count_runs([dirty_run], ray=RaySettings())
 
 
 class TestSeveralRuns:
@@ -266,8 +248,8 @@ class TestSeveralRuns:
         results = eclose.diagnose([first, tmp_path / "parts" / "other"])
         assert results.cases == expected.cases
         assert results.cases[0].response.id.startswith("first/")
-        labels = count_large_runs([first, tmp_path / "parts" / "other"], keep_labels=True).labels
-        assert [case.response.id for case in labels] == [case.response.id for case in expected.cases]
+        labelled = count_runs([first, tmp_path / "parts" / "other"]).labelled
+        assert [case.response.id for case in labelled] == [case.response.id for case in expected.cases]
 
     def test_a_run_that_is_part_of_another_is_refused(self, halves, tmp_path):
         first, _ = halves
@@ -295,7 +277,7 @@ class TestSeveralRuns:
         assert (results.diagnosis, results.cases) == (expected.diagnosis, expected.cases)
 
 
-def test_facts_have_every_column(parts):
-    (first, *_) = count_part(PartsFolder(parts), "part-00000")
-    assert isinstance(first, CountedResponse)
-    assert all(first.question_hashes)
+def test_hashes_of_questions_are_those_of_the_files(dirty_run, parts):  # noqa: F811
+    hashes = [[(key, hashed) for key, hashed, _ in count_runs([run]).list_questions()] for run in (dirty_run, parts)]
+    assert hashes[0] == hashes[1]
+    assert all(all(hashed) for _, hashed in hashes[0])

@@ -17,7 +17,7 @@ import numpy as np
 from eclose.core.judgment import Criterion
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
 from eclose.errors import UserError
-from eclose.metrics.rates import Metric, compute_metric_rates, make_metric_indicators
+from eclose.metrics.rates import VERDICTS, Metric, compute_metric_rates, tabulate_indicator_bounds
 from eclose.metrics.summary import UNKNOWN_GROUP, VerdictCounts
 from eclose.stats.arrays import Floats, divide_or_nan, float_or_none, number_distinct_labels
 from eclose.stats.bootstrap import StratifiedDesign, bootstrap
@@ -26,9 +26,11 @@ from eclose.stats.rate_correction import PRIOR_CASES
 from eclose.stats.rates import Rate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable
 
-    from eclose.core.response import ResponseSource
+    from numpy.typing import NDArray
+
+    from eclose.stats.arrays import Codes, Flags, Indices
 
 QuestionKey: TypeAlias = "tuple[str | None, str]"
 """A dataset and the id of a question in it."""
@@ -124,7 +126,7 @@ class RunComparison:
     run_alone: UnsharedResponseCounts
     base_alone: UnsharedResponseCounts
     pairs: tuple[ResponsePair, ...]
-    """Pairs of responses; ``_paired`` defines them. Empty for large runs, whose pairs are counted only."""
+    """Pairs of responses, as by ``pair_responses``. Empty for large runs, whose pairs are counted only."""
     transitions: Mapping[tuple[ResponseClass, ResponseClass], int]
     """Number of pairs by class in the base run and class in this run."""
 
@@ -170,12 +172,17 @@ def compare_runs_by_question(
         UserError: The runs share no question.
     """
     comparison = compare_counted_runs(CountedRun.of(run), CountedRun.of(base), rng=rng, resamples=resamples)
-    run_rows, base_rows = _by_question(run), _by_question(base)
+    # Numbered over both runs, the run first: pairs come in the order of its questions.
+    rows = (*run, *base)
+    keys = PairingKeys(
+        number_distinct_labels([row.response_id for row in rows])[0],
+        number_distinct_labels([(row.benchmark, row.instance_id) for row in rows])[0],
+        # The first number, 0, is that of an unknown source.
+        number_distinct_labels([None, *(row.source for row in rows)])[0][1:],
+    )
+    sides = (PairingKeys(*(key[: len(run)] for key in keys)), PairingKeys(*(key[len(run) :] for key in keys)))
     pairs = tuple(
-        pair
-        for question, rows in run_rows.items()
-        if question in base_rows
-        for pair in _paired(base_rows[question], rows)
+        ResponsePair(base[partner], run[row]) for row, partner in zip(*map(list, pair_responses(*sides)), strict=True)
     )
     return replace(comparison.with_transitions(Counter(pair.classes for pair in pairs)), pairs=pairs)
 
@@ -219,16 +226,6 @@ def compare_counted_runs(
         pairs=(),
         transitions={},
     )
-
-
-_RowsByQuestion: TypeAlias = "Mapping[QuestionKey, Sequence[SettledVerdict]]"
-
-
-def _by_question(rows: Sequence[SettledVerdict]) -> _RowsByQuestion:
-    by_question: dict[QuestionKey, list[SettledVerdict]] = defaultdict(list)
-    for row in rows:
-        by_question[row.benchmark, row.instance_id].append(row)
-    return dict(by_question)
 
 
 def _count_unshared(run: CountedRun, shared: Collection[QuestionKey]) -> UnsharedResponseCounts:
@@ -319,40 +316,85 @@ def _sum_columns(run: VerdictCounts, base: VerdictCounts, questions: int) -> tup
     """Return hits and denominators of every question: columns are the metrics of the run, then of the base run."""
     hits, counted = np.empty((questions, 2 * len(Metric))), np.empty((questions, 2 * len(Metric)))
     for start, side in ((0, run), (len(Metric), base)):
-        indicators = make_metric_indicators(side.verdicts, tuple(Metric))
-        for sums, table in zip((hits, counted), indicators, strict=True):
+        for sums, table in zip((hits, counted), tabulate_indicator_bounds().judged, strict=True):
             for index, column in enumerate(table.T):
                 cases = column[side.verdict] * side.times
                 sums[:, start + index] = np.bincount(side.question, cases, minlength=questions)
     return hits, counted
 
 
-def _paired(base: Sequence[SettledVerdict], run: Sequence[SettledVerdict]) -> Iterator[ResponsePair]:
-    """Yield pairs of responses to one question: those with the same id, then the only ones with the same source.
+class PairingKeys(NamedTuple):
+    """What responses of two runs are paired by; equal numbers mean the same in both runs."""
 
-    The only response in each run is a pair in any case. Responses are not paired by their order in a file, since
-    several responses without a common id or source cannot be matched.
+    ids: Codes
+    questions: Codes
+    sources: Codes
+    """0 where the source is unknown."""
+
+
+def pair_responses(run: PairingKeys, base: PairingKeys) -> tuple[Indices, Indices]:
+    """Return the rows of paired responses in the run and in the base run.
+
+    Responses to one question are partners where they are the only ones of their runs, else where they have one id, else
+    where they are the only other ones of one source. They are not paired by their order in a file, since several
+    responses without a common id or source cannot be matched. Pairs come in the order of the questions' numbers, those
+    with one id first.
     """
-    if len(base) == len(run) == 1:
-        yield ResponsePair(base[0], run[0])
-        return
-    by_id = {row.response_id: row for row in base}
-    # Ids first: they are exact, while a source may have produced several responses.
-    pairs = [ResponsePair(by_id[row.response_id], row) for row in run if row.response_id in by_id]
-    yield from pairs
-    paired = {pair.run.response_id for pair in pairs}
-    run_by_source, base_by_source = (
-        _by_source(row for row in rows if row.response_id not in paired) for rows in (run, base)
-    )
-    yield from (
-        ResponsePair(base_by_source[source], row) for source, row in run_by_source.items() if source in base_by_source
-    )
+    # The only responses to a question in both runs are partners, whatever their ids.
+    pairs = [_match_rows(run.questions, base.questions, _find_unique(run.questions), _find_unique(base.questions))]
+    run_free, base_free = _exclude(run, base, pairs)
+    # Ids before sources: they are exact, while a source may have produced several responses.
+    run_ids, base_ids = (_combine_keys(side.questions, side.ids) for side in (run, base))
+    _, run_rows, base_rows = np.intersect1d(run_ids, base_ids, return_indices=True)
+    free = run_free[run_rows] & base_free[base_rows]
+    pairs.append((run_rows[free], base_rows[free]))
+    run_free, base_free = _exclude(run, base, pairs)
+    run_keys, base_keys = (_combine_keys(side.questions, side.sources) for side in (run, base))
+    run_left, base_left = np.flatnonzero(run_free & (run.sources != 0)), np.flatnonzero(base_free & (base.sources != 0))
+    run_single = run_left[_find_unique(run_keys[run_left])]
+    base_single = base_left[_find_unique(base_keys[base_left])]
+    pairs.append(_match_rows(run_keys, base_keys, run_single, base_single))
+    rows, partners = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    step = np.repeat(np.arange(len(pairs)), [len(part) for part, _ in pairs])
+    order = np.lexsort((rows, step, run.questions[rows]))
+    return rows[order], partners[order]
 
 
-def _by_source(rows: Iterable[SettledVerdict]) -> dict[ResponseSource, SettledVerdict]:
-    """Return the responses with a known source that produced no other of them."""
-    by_source: dict[ResponseSource, list[SettledVerdict]] = defaultdict(list)
-    for row in rows:
-        if row.source is not None:
-            by_source[row.source].append(row)
-    return {source: responses[0] for source, responses in by_source.items() if len(responses) == 1}
+def count_transitions(old: Codes, new: Codes) -> dict[tuple[ResponseClass, ResponseClass], int]:
+    """Count pairs by the classes of their verdicts, which are given as positions in ``VERDICTS``."""
+    counts = Counter(zip(old.tolist(), new.tolist(), strict=True))
+    transitions: Counter[tuple[ResponseClass, ResponseClass]] = Counter()
+    for (before, after), count in counts.items():
+        transitions[classify_response(VERDICTS[before]), classify_response(VERDICTS[after])] += count
+    return transitions
+
+
+def _combine_keys(questions: Codes, others: Codes) -> NDArray[np.uint64]:
+    """Return one number for a question and another key; they are equal by chance as seldom as hashes are."""
+    combined: NDArray[np.uint64] = questions.astype(np.uint64) * _ODD + others.astype(np.uint64)
+    return combined
+
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _find_unique(values: Codes) -> Indices:
+    _, rows, counts = np.unique(values, return_index=True, return_counts=True)
+    unique: Indices = rows[counts == 1]
+    return unique
+
+
+def _match_rows(run_keys: Codes, base_keys: Codes, run_rows: Indices, base_rows: Indices) -> tuple[Indices, Indices]:
+    """Return the rows with equal keys, among some rows whose keys differ from each other."""
+    _, run_matches, base_matches = np.intersect1d(
+        run_keys[run_rows], base_keys[base_rows], assume_unique=True, return_indices=True
+    )
+    return run_rows[run_matches], base_rows[base_matches]
+
+
+def _exclude(run: PairingKeys, base: PairingKeys, pairs: Iterable[tuple[Indices, Indices]]) -> tuple[Flags, Flags]:
+    run_free, base_free = np.ones(len(run.ids), bool), np.ones(len(base.ids), bool)
+    for run_rows, base_rows in pairs:
+        run_free[run_rows] = False
+        base_free[base_rows] = False
+    return run_free, base_free

@@ -7,9 +7,9 @@ also given separately for sufficient and for insufficient evidence.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -25,15 +25,16 @@ from eclose.core.judgment import (
 from eclose.core.model_family import same_model_family
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, Verdict
-from eclose.diagnosis.counts import CountedCells, DiagnosisCounts, count_cases
+from eclose.diagnosis.label_table import LABEL_CODES, LabelTable, count_by_appearance
 from eclose.errors import UserError
 from eclose.judged_cases import EvidenceSufficiency, JudgedCase
-from eclose.metrics.rates import Metric
+from eclose.metrics.rates import VERDICTS, Metric
 from eclose.metrics.repeat_consistency import LabelFlipCounts
-from eclose.metrics.summary import GroupRates, summarize_verdict_counts
+from eclose.metrics.summary import GroupRates, VerdictCounts, summarize_verdict_counts
+from eclose.stats.arrays import Codes, Indices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 __all__ = [
     "Diagnosis",
@@ -42,7 +43,7 @@ __all__ = [
     "JudgedCase",
     "describe_response_failure",
     "diagnose_cases",
-    "diagnose_counts",
+    "diagnose_labels",
 ]
 
 
@@ -162,44 +163,50 @@ class Diagnosis:
 
 def diagnose_cases(cases: Iterable[JudgedCase]) -> Diagnosis:
     """Count everything that a report shows."""
-    return diagnose_counts(count_cases(cases))
+    return diagnose_labels(LabelTable.of(cases))
 
 
-def diagnose_counts(counts: DiagnosisCounts) -> Diagnosis:
-    """Return the rates and tables of counted responses."""
-    if not len(counts):
+def diagnose_labels(labels: LabelTable) -> Diagnosis:
+    """Return the rates and tables of judged responses."""
+    if not len(labels):
         raise UserError("there is no judged response to diagnose. Judge some first.")
-    cells = counts.cells()
-    pairs = _summarize_pairs(cells)
-    verdicts = cells.counts.by_verdict()
+    counts = labels.count_verdicts()
+    benchmarks, models = labels.group_by_benchmark(), labels.group_by_model()
+    pairs = _summarize_pairs(counts, benchmarks, models)
+    verdicts = counts.by_verdict()
+    step_failures, failed_responses = labels.count_step_failures()
     return Diagnosis(
-        judges=tuple(sorted(counts.judges)),
-        groups=(summarize_verdict_counts((), cells.counts), *pairs),
-        by_model=_summarize_by(cells, 1, pairs),
-        by_dataset=_summarize_by(cells, 0, pairs),
-        by_evidence=_by_evidence(cells),
+        judges=tuple(sorted(labels.list_judges())),
+        groups=(summarize_verdict_counts((), counts), *pairs),
+        by_model=_summarize_by(counts, models, 1, pairs),
+        by_dataset=_summarize_by(counts, benchmarks, 0, pairs),
+        by_evidence=_by_evidence(labels, counts),
         # The joint distribution of L, A and C (the paper's table of A.4).
-        joint=counts.joint,
+        joint=_count_joint(labels),
         # Steps, not responses, are counted, as in A.4: a response with two unsound steps counts twice.
-        local_failures=_in_code_order(counts.local_failures),
-        local_failure_responses=_in_code_order(counts.local_failure_responses),
-        matching=_matching(counts.matching),
-        alias_matching=_matching(counts.alias_matching),
+        local_failures=step_failures,
+        local_failure_responses=failed_responses,
+        matching=_matching(labels.verdict, labels.matched),
+        alias_matching=_matching(labels.verdict, labels.matched_with_aliases),
         correct_but_insufficient=_count_labels(verdicts, correct=True, sufficient=False),
         incorrect_but_sufficient=_count_labels(verdicts, correct=False, sufficient=True),
         inconsistent=sum(count for verdict, count in verdicts.items() if verdict.inconsistent),
-        unjudged=_unjudged(counts.unjudged),
-        flips=counts.flips,
+        unjudged=labels.count_unjudged(),
+        flips=labels.count_flips(),
         # A judge may favour models of its own family.
-        same_family_pairs=tuple(sorted(pair for pair in counts.judged_models if same_model_family(*pair))),
-        without_trace=counts.without_trace,
-        prose_traces=counts.prose_traces,
+        same_family_pairs=tuple(sorted(pair for pair in _list_judged_models(labels) if same_model_family(*pair))),
+        without_trace=int(labels.without_trace.sum()),
+        prose_traces=int(labels.prose_trace.sum()),
     )
 
 
-def _summarize_pairs(cells: CountedCells) -> tuple[GroupRates, ...]:
+_Groups: TypeAlias = tuple[Sequence[str], Indices]
+"""Names in alphabetical order, and the position in it of each response's name."""
+
+
+def _summarize_pairs(counts: VerdictCounts, benchmarks: _Groups, models: _Groups) -> tuple[GroupRates, ...]:
     """Return a summary for each dataset and model that occur together, by name."""
-    pair = cells.benchmark * len(cells.models) + cells.model
+    pair = benchmarks[1] * len(models[0]) + models[1]
     # Sorted once and cut into groups: a mask for every group would pass over all rows each time.
     order = np.argsort(pair, kind="stable")
     sizes = np.bincount(pair, minlength=1)
@@ -207,18 +214,20 @@ def _summarize_pairs(cells: CountedCells) -> tuple[GroupRates, ...]:
     for number, rows in enumerate(np.split(order, np.cumsum(sizes)[:-1])):
         if not len(rows):
             continue
-        benchmark, model = divmod(number, len(cells.models))
-        group = (cells.benchmarks[benchmark], cells.models[model])
-        summaries.append(summarize_verdict_counts(group, cells.counts.select(rows)))
+        benchmark, model = divmod(number, len(models[0]))
+        group = (benchmarks[0][benchmark], models[0][model])
+        summaries.append(summarize_verdict_counts(group, counts.select(rows)))
     return tuple(summaries)
 
 
-def _summarize_by(cells: CountedCells, position: int, pairs: Sequence[GroupRates]) -> tuple[GroupRates, ...]:
+def _summarize_by(
+    counts: VerdictCounts, groups: _Groups, position: int, pairs: Sequence[GroupRates]
+) -> tuple[GroupRates, ...]:
     """Return each dataset over all models (position 0), or each model over all datasets (position 1).
 
     Empty where that repeats the groups.
     """
-    names, rows_of = ((cells.benchmarks, cells.benchmark), (cells.models, cells.model))[position]
+    names, group_of = groups
     # One value repeats all responses, and as many values as pairs repeat the pairs.
     if not 1 < len(names) < len(pairs):
         return ()
@@ -229,28 +238,44 @@ def _summarize_by(cells: CountedCells, position: int, pairs: Sequence[GroupRates
         if len(parts) == 1:
             summaries.append(replace(parts[0], group=(name,)))
         else:
-            summaries.append(summarize_verdict_counts((name,), cells.counts.select(rows_of == number)))
+            summaries.append(summarize_verdict_counts((name,), counts.select(group_of == number)))
     return tuple(summaries)
 
 
-def _by_evidence(cells: CountedCells) -> dict[EvidenceSufficiency, GroupRates]:
+_EVIDENCE_CODES = {EvidenceSufficiency.of(label): code for label, code in LABEL_CODES.items()}
+
+
+def _by_evidence(labels: LabelTable, counts: VerdictCounts) -> dict[EvidenceSufficiency, GroupRates]:
     return {
-        kind: summarize_verdict_counts((), cells.counts.select(rows))
+        kind: summarize_verdict_counts((), counts.select(rows))
         for kind in EvidenceSufficiency
-        if (rows := cells.has_evidence(kind)).any()
+        if (rows := np.equal(labels.evidence, _EVIDENCE_CODES[kind])).any()
     }
 
 
-def _in_code_order(counts: Mapping[LocalFailure, int]) -> dict[LocalFailure, int]:
-    return {code: counts[code] for code in LocalFailure if counts.get(code)}
+def _count_joint(labels: LabelTable) -> Counter[tuple[Label, Label, Label]]:
+    """Count responses by L, A and C, in the order of their first appearance."""
+    # K and Acc are the last two digits of a verdict's position.
+    joint: Counter[tuple[Label, Label, Label]] = Counter()
+    for code, count in count_by_appearance(labels.verdict // 9).items():
+        verdict = VERDICTS[9 * code]
+        joint[verdict.locally_sound, verdict.aligned, verdict.closed] = count
+    return joint
 
 
-def _matching(counts: Counter[tuple[Label, Label]]) -> JudgeVersusMatching:
-    # Pairs of (judge, match); a None in either is unknown.
-    both, judge_only = counts[True, True], counts[True, False]
-    matching_only, neither = counts[False, True], counts[False, False]
-    compared = both + judge_only + matching_only + neither
-    return JudgeVersusMatching(both, judge_only, matching_only, neither, counts.total() - compared)
+def _list_judged_models(labels: LabelTable) -> list[tuple[str, str]]:
+    """Return pairs of a judge and a model whose responses it judged."""
+    pairs = np.unique(np.stack([labels.judge, labels.model], axis=1), axis=0).tolist()
+    return [(labels.judges[judge], labels.models[model]) for judge, model in pairs if model >= 0]
+
+
+def _matching(verdict: Codes, matched: Codes) -> JudgeVersusMatching:
+    # Rows by correctness to the judge, columns by matching: unknown, false, true.
+    # Acc is the last digit of a verdict's position.
+    table = np.bincount((verdict % 3).astype(np.intp) * 3 + (matched + 1), minlength=9).reshape(3, 3).tolist()
+    (_, _, _), (_, neither, matching_only), (_, judge_only, both) = table
+    unknown = len(verdict) - both - judge_only - matching_only - neither
+    return JudgeVersusMatching(both, judge_only, matching_only, neither, unknown)
 
 
 def _count_labels(verdicts: Mapping[Verdict, int], *, correct: bool, sufficient: bool) -> int:
@@ -259,13 +284,6 @@ def _count_labels(verdicts: Mapping[Verdict, int], *, correct: bool, sufficient:
         for verdict, count in verdicts.items()
         if verdict.correct is correct and verdict.globally_sufficient is sufficient
     )
-
-
-def _unjudged(counts: Mapping[tuple[Criterion, str], int]) -> dict[Criterion, dict[str, int]]:
-    reasons: dict[Criterion, dict[str, int]] = {}
-    for (criterion, reason), count in sorted(counts.items()):
-        reasons.setdefault(criterion, {})[reason] = count
-    return reasons
 
 
 _BROKEN = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diagnose_counts
+from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diagnose_labels
 from eclose.diagnosis.report.context import BaseComparison, ReportContext, SystemPair, add_corrected_rates
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.number_format import format_count, format_percent_with_interval
@@ -19,7 +19,7 @@ from eclose.diagnosis.report.wording import describe_missing_traces
 from eclose.diagnosis.run_counts import RunCounts, compare_questions, count_runs, is_large_run
 from eclose.errors import SettingError
 from eclose.judged_cases import JudgedCase, copy_unfinished_run, is_settled_by_people, name_run_folders
-from eclose.metrics.rates import Metric
+from eclose.metrics.rates import VERDICTS, Metric
 from eclose.metrics.summary import VERDICT_GROUPINGS
 from eclose.stats.intervals import Estimate, Interval
 from eclose.store.runs.folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
@@ -294,22 +294,15 @@ def diagnose(
     validation = None if validation is None else Path(validation)
     base_folders = [] if against is None else [Path(against)]
     large = any(is_large_run(folder) for folder in (*folders, *base_folders))
-    counted = count_runs(
-        folders,
-        allow_stale=allow_stale,
-        large=large,
-        ray=ray,
-        keep_labels=validation is not None or (folders[0] / VALIDATION_FILE).exists(),
-        keep_hashes=bool(base_folders),
-    )
+    counted = count_runs(folders, allow_stale=allow_stale, large=large, ray=ray)
     case_set = counted.case_set
     note(list_run_caveats(case_set))
-    diagnosis = diagnose_counts(counted.counts)
+    diagnosis = diagnose_labels(counted.labels)
     stale = _stale_validation(folders, validation)
     note([*(f"STALE: {sentence}" for sentence in stale), *_describe_abstentions(case_set.cases)])
     context = _context(case_set, stale, title)
     if base_folders:
-        base = count_runs(base_folders, allow_stale=allow_stale, large=large, keep_hashes=True, ray=ray)
+        base = count_runs(base_folders, allow_stale=allow_stale, large=large, ray=ray)
         note(list_run_caveats(base.case_set))
         name = name_run_folders([*folders, *base_folders])[-1]
         context = _compared(context, counted, base, name, seed, resamples)
@@ -321,7 +314,8 @@ def diagnose(
     missing = describe_missing_traces(diagnosis.without_trace, diagnosis.overall.responses)
     notices += (*missing, *_describe_unlabelled(diagnosis))
     # Each part has its own generator from the same seed, so a comparison does not change the corrected rates.
-    context = _corrected(context, folders, counted.labelled, validation, seed)
+    validated = validation is not None or (folders[0] / VALIDATION_FILE).exists()
+    context = _corrected(context, folders, counted.labelled if validated else (), validation, seed)
     if context.validation is None:  # a validation treats the labels as those of a judge
         context = replace(context, settled_by_people=is_settled_by_people(folders, diagnosis.judges))
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
@@ -462,21 +456,27 @@ def _compare_counts(
     run: RunCounts, base: RunCounts, name: str, rng: np.random.Generator, resamples: int
 ) -> BaseComparison:
     """Return the comparison of two runs of which one is large; pairs of responses are counted, not listed."""
-    from eclose.diagnosis.compare import compare_counted_runs  # noqa: PLC0415
-    from eclose.diagnosis.pair_responses import count_transitions  # noqa: PLC0415
+    from eclose.diagnosis.compare import classify_response, compare_counted_runs, count_transitions  # noqa: PLC0415
+    from eclose.diagnosis.label_table import pair_labels  # noqa: PLC0415
     from eclose.diagnosis.report.comparison import list_comparison_cautions  # noqa: PLC0415
 
-    other_passages = compare_questions(run.counts, base.counts)
-    comparison = compare_counted_runs(run.counts.counted_run(), base.counts.counted_run(), rng=rng, resamples=resamples)
-    cautions = list_comparison_cautions(
-        (run.counts.judges, base.counts.judges), other_passages, comparison, base.case_set.left_out
-    )
-    if run.hashes is None or base.hashes is None:
+    other_passages = compare_questions(run, base)
+    sides = (run.labels.counted_run(), base.labels.counted_run())
+    comparison = compare_counted_runs(*sides, rng=rng, resamples=resamples)
+    judges = (run.labels.list_judges(), base.labels.list_judges())
+    cautions = list_comparison_cautions(judges, other_passages, comparison, base.caveats.left_out)
+    if run.repeated_ids or base.repeated_ids:
         return BaseComparison(name, comparison, (*cautions, _UNPAIRED))
-    listed = (case.response.id for case in run.case_set.cases)
-    transitions = count_transitions(run.hashes, base.hashes, listed)
-    comparison = comparison.with_transitions(transitions.counts)
-    return BaseComparison(name, comparison, (*cautions, _PAIRS_NOT_LISTED), transitions.partners)
+    rows, partners = pair_labels(run.labels, base.labels)
+    old, new = base.labels.verdict[partners], run.labels.verdict[rows]
+    comparison = comparison.with_transitions(count_transitions(old, new))
+    classes = dict(zip(rows.tolist(), old.tolist(), strict=True))
+    before = {
+        case.response.id: classify_response(VERDICTS[classes[row]])
+        for row, case in zip(run.shown.tolist(), run.case_set.cases, strict=True)
+        if row in classes
+    }
+    return BaseComparison(name, comparison, (*cautions, _PAIRS_NOT_LISTED), before)
 
 
 _UNPAIRED = "Several runs with the same response ids are compared by their rates; single responses are not paired."
@@ -491,7 +491,7 @@ def _paired_systems(run: RunCounts, seed: int, resamples: int) -> SystemPair | N
 
     from eclose.diagnosis.compare import compare_counted_runs, compare_runs_by_question  # noqa: PLC0415
 
-    systems = run.counts.systems()
+    systems = run.labels.systems()
     if not systems:
         return None
     base, name = sorted(systems)

@@ -1,118 +1,162 @@
-"""Counts of judged runs, with the responses that a report shows: all of a small run, a sample of a large one.
+"""Labels of judged runs, with the responses that a report shows: all of a small run, a sample of a large one.
 
-A run with more than ``LARGE_RUN`` responses is read in one pass. Its files are joined through an index on disk, so
-memory grows with its questions and not with its responses.
+The records of a run are read once for their labels; the texts of responses that are shown are read by position.
 """
 
 from __future__ import annotations
 
-import marshal
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
-from itertools import chain, combinations, permutations
+from functools import cached_property, partial
+from itertools import combinations, permutations
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.core.identity import canonical_bytes
 from eclose.core.instance import Instance
-from eclose.core.judgment import Judgment
-from eclose.core.response import Response
-from eclose.diagnosis.counts import CountedResponse, DiagnosisCounts, JudgmentFacts, count_cases
-from eclose.diagnosis.pair_responses import ResponseHashes
-from eclose.diagnosis.response_counter import ResponseCounter, ResponsePosition, ResponseSample
+from eclose.core.judgment import Criterion, Judgment, StepJudgment
+from eclose.core.response import Response, Trace
+from eclose.diagnosis.compare import QuestionKey, name_outcome
+from eclose.diagnosis.label_table import (
+    LabelTable,
+)
+from eclose.diagnosis.labelled_run import HeldCases, LabelledRun, QuestionHashes, read_run_files
+from eclose.diagnosis.response_sample import ResponseStratum, choose_responses
 from eclose.errors import SettingError, UserError
 from eclose.judged_cases import (
     NAMED_TWICE,
-    NO_QUESTION,
-    NO_RESPONSE,
-    NOT_JUDGED,
-    REPEATED_ID,
     JudgedCase,
     JudgedCaseSet,
-    check_judged_run,
     combine_case_sets,
     describe_contained_run,
-    describe_reused_id,
-    describe_unreadable,
-    make_case_set,
+    describe_reused_question,
     name_run_folders,
     prefix_response_id,
-    read_cases_of_runs,
-    read_conversion_losses,
-    read_judged_cases,
 )
-from eclose.store.records.indexed import RecordIndex, UniqueScan
+from eclose.metrics.rates import VERDICTS
+from eclose.stats.arrays import Indices
 from eclose.store.records.json_reader import is_plain_json_lines
-from eclose.store.records.jsonl import ID_REUSED
-from eclose.store.records.seen_ids import hash64
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.parts import get_remote_url, is_in_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from eclose.calls.ray.workers import RaySettings
-    from eclose.judged_cases import LeftOutResponse
-    from eclose.store.runs.verify_files import ProvenanceCheck
+    from eclose.core.three_valued import Label
 
 LARGE_RUN = 100_000
-"""Responses above which a run is counted without being held in memory, which takes about 12 kB for each."""
+"""Responses above which a report shows a sample."""
 SAMPLE_SIZE = 5_000
 """Responses of a large run that a report shows."""
 _RUN_FILES = (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunCounts:
-    """Counts of one or more judged runs."""
+    """Labels of one or more judged runs."""
 
-    counts: DiagnosisCounts
-    case_set: JudgedCaseSet
-    """The responses that a report shows, and the caveats of the rates."""
-    labels: tuple[JudgedCase, ...] = ()
-    """Every counted response with its labels and without its texts, where they were asked for."""
-    hashes: ResponseHashes | None = None
-    """Hashes of the responses, where they were asked for and no id is repeated."""
+    runs: Mapping[str, LabelledRun]
+    """The runs by their names."""
+    shown: Indices
+    """Rows of the responses that a report shows."""
+    repeated_ids: bool = False
+    """Whether two runs have a response id in common, so that the name of the run is put before every id."""
+
+    @classmethod
+    def of(cls, cases: Sequence[JudgedCase]) -> RunCounts:
+        """Return the counts of cases."""
+        run = LabelledRun(LabelTable.of(cases), HeldCases(cases), JudgedCaseSet(()))
+        return cls({"": run}, np.arange(len(cases)))
+
+    @cached_property
+    def labels(self) -> LabelTable:
+        """The labels of all runs."""
+        return LabelTable.concatenate([run.labels for run in self.runs.values()])
+
+    @cached_property
+    def caveats(self) -> JudgedCaseSet:
+        """The caveats of the rates, without the cases."""
+        return self._combine({name: run.caveats for name, run in self.runs.items()})
+
+    @cached_property
+    def case_set(self) -> JudgedCaseSet:
+        """The responses that a report shows, and the caveats of the rates."""
+        return replace(self.caveats, cases=tuple(self.read_cases(self.shown)))
 
     @property
     def sampled(self) -> bool:
         """Whether responses were counted that are not shown."""
-        return len(self.counts) > len(self.case_set.cases)
+        return len(self.labels) > len(self.shown)
 
     @property
-    def labelled(self) -> tuple[JudgedCase, ...]:
-        """Every counted response with its labels; of a large run only where they were asked for."""
-        return self.labels if self.sampled else self.case_set.cases
+    def labelled(self) -> Sequence[JudgedCase]:
+        """Every counted response with its labels; without its texts where not all responses are shown."""
+        return tuple(self._list_labels()) if self.sampled else self.case_set.cases
+
+    def read_cases(self, rows: Indices) -> Iterator[JudgedCase]:
+        """Yield the whole cases of some responses."""
+        for name, run, own in self._divide(rows):
+            cases = run.source.read_cases(run.labels.positions[own])
+            yield from (prefix_response_id(name, case) for case in cases) if self.repeated_ids else cases
+
+    def list_questions(self) -> Iterator[tuple[QuestionKey, QuestionHashes, int]]:
+        """Yield key and hashes of the questions of each run, and a row that answers them."""
+        start = 0
+        for run in self.runs.values():
+            labels = run.labels
+            # Questions are numbered in the order of their first responses.
+            _, rows = np.unique(labels.question, return_index=True)
+            hashes = run.source.hash_questions(labels.positions[rows])
+            yield from zip(labels.questions, hashes, (start + rows).tolist(), strict=True)
+            start += len(labels)
+
+    def _divide(self, rows: Indices) -> Iterator[tuple[str, LabelledRun, Indices]]:
+        """Yield each run with its name and its own rows among some rows of all runs."""
+        start = 0
+        for name, run in self.runs.items():
+            yield name, run, rows[(rows >= start) & (rows < start + len(run.labels))] - start
+            start += len(run.labels)
+
+    def _combine(self, sets: Mapping[str, JudgedCaseSet]) -> JudgedCaseSet:
+        if len(sets) == 1:
+            return next(iter(sets.values()))
+        return combine_case_sets(sets, repeated_ids=self.repeated_ids)
+
+    def _list_labels(self) -> Iterator[JudgedCase]:
+        for name, run, rows in self._divide(np.arange(len(self.labels))):
+            labels = run.labels
+            ids = run.source.read_ids(labels.positions)
+            for id_, row in zip(ids, rows.tolist(), strict=True):
+                case = _without_texts(id_, labels, row)
+                yield prefix_response_id(name, case) if self.repeated_ids else case
 
 
-def count_runs(
-    runs: Sequence[Path],
-    *,
-    allow_stale: bool = False,
-    large: bool = False,
-    keep_labels: bool = False,
-    keep_hashes: bool = False,
-    ray: RaySettings | None = None,
-) -> RunCounts:
-    """Count judged runs together; the conditions and errors are those of ``read_cases_of_runs``.
+_NO_ENTRIES: dict[Criterion, str] = {}
+_NO_VOTES: dict[str, tuple[Label, ...]] = {}
+_ONE_STEP = {label: (StepJudgment(True, label),) for label in (True, False, None)}
 
-    Args:
-        runs: Folders of judged runs.
-        allow_stale: Use judgments although questions or responses changed after they were judged.
-        large: Count the runs without holding them in memory.
-        keep_labels: Whether the labels of every response of a large run are needed; they take 0.5 kB a response.
-        keep_hashes: Whether responses of a large run are paired with another run, which takes 33 bytes a response.
-        ray: Ray workers that count runs in parts.
-    """
-    if large or ray is not None:
-        return count_large_runs(
-            runs, allow_stale=allow_stale, keep_labels=keep_labels, keep_hashes=keep_hashes, ray=ray
-        )
-    case_set = read_cases_of_runs(runs, allow_stale=allow_stale)
-    return RunCounts(count_cases(case_set.cases), case_set)
+
+def _without_texts(id_: str, labels: LabelTable, row: int) -> JudgedCase:
+    """Return a case with the five labels of a response and nothing else; equal parts are shared."""
+    verdict = VERDICTS[labels.verdict[row]]
+    benchmark, question = labels.questions[labels.question[row]]
+    judgment = Judgment(
+        id_,
+        labels.judges[labels.judge[row]],
+        _ONE_STEP[verdict.locally_sound],
+        aligned=verdict.aligned,
+        closed=verdict.closed,
+        complete=verdict.complete,
+        correct=verdict.correct,
+        unjudged=_NO_ENTRIES,
+        reasons=_NO_ENTRIES,
+        votes=_NO_VOTES,
+    )
+    return JudgedCase(
+        Instance(question, "", (), benchmark=benchmark), Response(id_, question, Trace(()), None), judgment
+    )
 
 
 def is_large_run(run: Path) -> bool:
@@ -133,132 +177,142 @@ def is_large_run(run: Path) -> bool:
     return False
 
 
-def count_large_run(
-    run: Path | str, *, allow_stale: bool = False, sample_size: int | None = None, keep_labels: bool = False
-) -> RunCounts:
-    """Count a judged run, in JSON Lines or in parts, in one pass, and choose a sample of its responses."""
-    return count_large_runs([run], allow_stale=allow_stale, sample_size=sample_size, keep_labels=keep_labels)
-
-
-def count_large_runs(
+def count_runs(
     runs: Sequence[Path | str],
     *,
     allow_stale: bool = False,
-    sample_size: int | None = None,
-    keep_labels: bool = False,
-    keep_hashes: bool = False,
+    large: bool = False,
     ray: RaySettings | None = None,
 ) -> RunCounts:
-    """Count judged runs together, each in one pass, and choose a sample of their responses.
+    """Read the labels of judged runs together, and choose the responses to show.
+
+    Where two runs use the same response id, the name of the run is put before every id.
 
     Args:
-        runs: Folders of runs, or runs in parts.
+        runs: Folders of judged runs, or runs in parts.
         allow_stale: Use judgments although questions or responses changed after they were judged.
-        sample_size: Responses of the sample, ``SAMPLE_SIZE`` by default.
-        keep_labels: Whether the labels of every response are needed.
-        keep_hashes: Whether hashes of every response are needed, to pair them with those of another run.
-        ray: Ray workers that count the parts; this process counts them without.
+        large: Whether a sample of the responses is shown.
+        ray: Ray workers that read runs in parts; this process reads them without.
 
     Raises:
-        SettingError: A run is named twice, or a run that is not in parts is to be counted on Ray.
-        UserError: The conditions of ``read_cases_of_runs``.
+        SettingError: A run is named twice, or a run that is not in parts is to be read on Ray.
+        UserError: All responses of one run are in another one, so that they would count twice; or one id stands for
+            two questions; or the conditions of ``read_judged_cases``.
     """
     if len({str(get_remote_url(run) or Path(run).resolve()) for run in runs}) < len(runs):
         raise SettingError(NAMED_TWICE)
-    size = SAMPLE_SIZE if sample_size is None else sample_size
-    # Hashes of several runs are compared, since a response that is in two of them would count twice.
-    new_counter = partial(ResponseCounter, size, keep_labels=keep_labels, keep_hashes=keep_hashes or len(runs) > 1)
-    with ExitStack() as stack:
-        sources = [_open_run(run, stack, allow_stale=allow_stale, ray=ray) for run in runs]
-        counters = [source.count(new_counter) for source in sources]
-        positions = _choose_positions(counters, size)
-        sets = [source.read_cases(chosen) for source, chosen in zip(sources, positions, strict=True)]
-    counts = reduce(DiagnosisCounts.merge, (counter.counts for counter in counters))
-    labels = [counter.labels for counter in counters]
-    if len(runs) == 1:
-        return RunCounts(counts, sets[0], tuple(labels[0]), counters[0].hashes)
     names = name_run_folders([Path(run) for run in runs])
-    _refuse_shared_responses(dict(zip(names, counters, strict=True)))
-    hashes = ResponseHashes()
-    for counter in counters:
-        if counter.hashes is not None:
-            hashes.include(counter.hashes)
-    repeated = len(np.unique(np.array(hashes.ids, np.uint64))) < len(hashes.ids)
-    if repeated:
-        labels = [[prefix_response_id(name, case) for case in part] for name, part in zip(names, labels, strict=True)]
-    case_set = combine_case_sets(dict(zip(names, sets, strict=True)), repeated_ids=repeated)
-    # With the name of the run before it, an id is that of no response of another run.
-    return RunCounts(counts, case_set, tuple(chain.from_iterable(labels)), None if repeated else hashes)
+    parts = {name: _read_run(run, allow_stale=allow_stale, ray=ray) for name, run in zip(names, runs, strict=True)}
+    refuse_shared_responses(parts, large=large)
+    ids = np.concatenate([run.labels.ids for run in parts.values()])
+    counts = RunCounts(parts, np.arange(len(ids)), repeated_ids=len(parts) > 1 and len(np.unique(ids)) < len(ids))
+    return replace(counts, shown=_sample(counts.labels)) if large and len(ids) > SAMPLE_SIZE else counts
 
 
-def _choose_positions(counters: Sequence[ResponseCounter], size: int) -> list[list[ResponsePosition]]:
-    """Return the positions of a sample of several runs, for each run."""
-    sample = ResponseSample(size)
-    for number, counter in enumerate(counters):
-        sample.include(counter.sample, prefix=(number,))
-    positions: list[list[ResponsePosition]] = [[] for _ in counters]
-    for (number, *position), _ in sample.choose():
-        positions[number].append(tuple(position))
-    return positions
+def _sample(labels: LabelTable) -> Indices:
+    """Return the rows of a sample of responses."""
+    models, model = labels.group_by_model()
+    benchmarks, benchmark = labels.group_by_benchmark()
+    outcomes = [name_outcome(verdict) for verdict in VERDICTS]
+    names = sorted(set(outcomes))
+    outcome = np.array([names.index(name) for name in outcomes])[labels.verdict]
+    groups, stratum = np.unique((outcome * len(benchmarks) + benchmark) * len(models) + model, return_inverse=True)
+    strata = [
+        ResponseStratum(names[pair // len(benchmarks)], benchmarks[pair % len(benchmarks)], models[number])
+        for pair, number in (divmod(group, len(models)) for group in groups.tolist())
+    ]
+    return choose_responses(strata, stratum, labels.ids, SAMPLE_SIZE)
 
 
-def _refuse_shared_responses(counters: Mapping[str, ResponseCounter]) -> None:
-    """Raise UserError where all responses of a run are in another one, or where one id stands for two questions.
+def refuse_shared_responses(runs: Mapping[str, LabelledRun], *, large: bool) -> None:
+    """Raise UserError where all responses of a run are in another one, or where one id stands for two questions."""
+    # In both orders, since either run may be a part of the other.
+    for (name, run), (other_name, other) in permutations(runs.items(), 2):
+        if _is_contained(run, other, with_questions=large):
+            raise UserError(describe_contained_run(name, other_name))
+    counts = [RunCounts({name: run}, np.arange(len(run.labels))) for name, run in runs.items()]
+    if not large:
+        refuse_reused_questions(*counts)
+        return
+    for pair in combinations(counts, 2):
+        compare_questions(*pair, "combined")
 
-    Responses are the same where all that was counted of them apart from their judgments is the same.
+
+def _is_contained(run: LabelledRun, other: LabelledRun, *, with_questions: bool) -> bool:
+    """Return whether every response of a run, and its question where asked for, is in another one."""
+    _, rows, other_rows = np.intersect1d(run.labels.ids, other.labels.ids, assume_unique=True, return_indices=True)
+    if len(rows) < len(run.labels) or not len(rows):
+        return False
+    # Different systems may use the same ids, so the responses themselves decide; the first difference ends it.
+    order = np.argsort(rows)
+    pairs = zip(
+        run.source.read_cases(run.labels.positions[rows[order]]),
+        other.source.read_cases(other.labels.positions[other_rows[order]]),
+        strict=True,
+    )
+    return all(
+        own.response == others.response and (not with_questions or own.instance == others.instance)
+        for own, others in pairs
+    )
+
+
+def refuse_reused_questions(*runs: RunCounts) -> None:
+    """Raise UserError where one id stands for two questions; the message has both texts."""
+    if (responses := _find_reused_question(*runs)) is not None:
+        first, second = (next(run.read_cases(np.array([row]))).instance for run, row in responses)
+        raise UserError(describe_reused_question(first, second))
+
+
+def _find_reused_question(*runs: RunCounts) -> tuple[tuple[RunCounts, int], tuple[RunCounts, int]] | None:
+    """Return the first two responses to different questions with one id; None where there are none."""
+    # A single run has every question once.
+    if sum(len(run.runs) for run in runs) < 2:
+        return None
+    answers: dict[QuestionKey, tuple[int, RunCounts, int]] = {}
+    for run in runs:
+        for key, hashes, row in run.list_questions():
+            text, first_run, first_row = answers.setdefault(key, (hashes.text, run, row))
+            if text != hashes.text:
+                return (first_run, first_row), (run, row)
+    return None
+
+
+def compare_questions(run: RunCounts, base: RunCounts, use: str = "compared") -> int:
+    """Return the number of shared questions with other passages in the base run.
+
+    Args:
+        run: A run.
+        base: The other run.
+        use: What is done with the runs, for the message.
+
+    Raises:
+        UserError: One id stands for different questions in the two runs.
     """
-    hashes = {
-        name: np.unique(np.array(counter.hashes.facts if counter.hashes else [], np.uint64))
-        for name, counter in counters.items()
-    }
-    for name, other in permutations(counters, 2):
-        if len(hashes[name]) and np.isin(hashes[name], hashes[other], assume_unique=True).all():
-            raise UserError(describe_contained_run(name, other))
-    for name, other in combinations(counters, 2):
-        compare_questions(counters[name].counts, counters[other].counts, "combined")
+    base_hashes: dict[QuestionKey, QuestionHashes] = {}
+    for key, hashes, _ in base.list_questions():
+        base_hashes.setdefault(key, hashes)
+    differing, compared = 0, set()
+    for key, hashes, _ in run.list_questions():
+        if key in compared or key not in base_hashes:
+            continue
+        compared.add(key)
+        if hashes.text != base_hashes[key].text:
+            raise UserError(
+                f"question {key[1]} has another text in the {'base' if use == 'compared' else 'other'} run. "
+                f"Runs can be {use} only where the same id is the same question."
+            )
+        differing += hashes.passages != base_hashes[key].passages
+    return differing
 
 
-class _CountableRun(Protocol):
-    """A run that is counted in one pass, and read at some positions afterwards."""
-
-    def count(self, new_counter: Callable[[], ResponseCounter]) -> ResponseCounter:
-        """Count all responses; positions are those that ``read_cases`` takes."""
-
-    def read_cases(self, positions: Sequence[ResponsePosition]) -> JudgedCaseSet:
-        """Return the cases at some positions, with the caveats of the run."""
-
-
-def _open_run(run: Path | str, stack: ExitStack, *, allow_stale: bool, ray: RaySettings | None) -> _CountableRun:
+def _read_run(run: Path | str, *, allow_stale: bool, ray: RaySettings | None) -> LabelledRun:
     if is_in_parts(run):
-        from eclose.diagnosis.run_parts import RunInParts  # noqa: PLC0415 - rarely needed
+        from eclose.diagnosis.run_parts import read_run_in_parts  # noqa: PLC0415 - rarely needed
 
-        return RunInParts(run, allow_stale=allow_stale, ray=ray)
-    run = Path(run)
+        return read_run_in_parts(run, allow_stale=allow_stale, ray=ray)
     if ray is not None:
         raise SettingError(f"{run}: workers count runs in parts. Write it in parts first: eclose data split {run} OUT.")
-    if all(is_plain_json_lines(run / name) for name in _RUN_FILES if (run / name).is_file()):
-        provenance = check_judged_run(run, allow_stale=allow_stale)
-        return _RunFiles(stack.enter_context(RecordIndex()), run, provenance)
-    return _RunInMemory(read_judged_cases(run, allow_stale=allow_stale))
-
-
-class _RunInMemory:
-    """A run in another format than JSON Lines, which cannot be read line by line."""
-
-    def __init__(self, case_set: JudgedCaseSet) -> None:
-        self._case_set = case_set
-
-    def count(self, new_counter: Callable[[], ResponseCounter]) -> ResponseCounter:
-        counter = new_counter()
-        for position, case in enumerate(self._case_set.cases):
-            facts = JudgmentFacts.of(case.judgment)
-            counter.add(
-                CountedResponse.join(case.instance, case.response, facts, hash_question(case.instance)), (position,)
-            )
-        return counter
-
-    def read_cases(self, positions: Sequence[ResponsePosition]) -> JudgedCaseSet:
-        return replace(self._case_set, cases=tuple(self._case_set.cases[position] for (position,) in positions))
+    return read_run_files(Path(run), allow_stale=allow_stale)
 
 
 def split_run(run: Path | str, out: Path | str, *, rows: int | None = None, allow_stale: bool = False) -> int:
@@ -280,158 +334,9 @@ def split_run(run: Path | str, out: Path | str, *, rows: int | None = None, allo
         >>> eclose.split_run("demo", "demo-parts", rows=20)
         3
     """
-    from eclose.diagnosis.run_parts import PART_ROWS, ResponseRow, refuse_used_folder, write_parts  # noqa: PLC0415
+    from eclose.diagnosis.run_parts import PART_ROWS, refuse_used_folder, write_parts  # noqa: PLC0415
 
     part_rows = PART_ROWS if rows is None else rows
     refuse_used_folder(out, part_rows)
-    run = Path(run)
-    with RecordIndex() as index:
-        files = _RunFiles(index, run, check_judged_run(run, allow_stale=allow_stale))
-        responses = (ResponseRow(facts, *files.read_texts(facts, offset)) for facts, offset in files.join())
-        return len(write_parts(out, responses, lambda: files.make_case_set(()), part_rows).parts)
-
-
-def compare_questions(run: DiagnosisCounts, base: DiagnosisCounts, use: str = "compared") -> int:
-    """Return the number of shared questions with other passages in the base run, by their hashes.
-
-    Args:
-        run: Counts of a run.
-        base: Counts of the other run.
-        use: What is done with the runs, for the message.
-
-    Raises:
-        UserError: One id stands for different questions in the two runs.
-    """
-    hashes = dict(zip(base.question_keys(), base.question_hashes(), strict=True))
-    differing = 0
-    for key, (text, passages) in zip(run.question_keys(), run.question_hashes(), strict=True):
-        base_text, base_passages = hashes.get(key, (text, passages))
-        if text != base_text:
-            raise UserError(
-                f"question {key[1]} has another text in the {'base' if use == 'compared' else 'other'} run. "
-                f"Runs can be {use} only where the same id is the same question."
-            )
-        differing += passages != base_passages
-    return differing
-
-
-class _RunFiles:
-    """The three files of a run, joined by id through an index on disk."""
-
-    def __init__(self, index: RecordIndex, run: Path, provenance: ProvenanceCheck) -> None:
-        self._index, self._run, self._provenance = index, run, provenance
-        self._left_out: list[LeftOutResponse] = []
-
-        self.instances = UniqueScan(
-            index,
-            run / INSTANCES_FILE,
-            Instance,
-            lambda instance: instance.id,
-            data_of=_instance_bytes,
-            reused=partial(describe_reused_id, run / INSTANCES_FILE, Instance),
-        )
-        self.judgments = UniqueScan(
-            index,
-            run / JUDGMENTS_FILE,
-            Judgment,
-            lambda judgment: judgment.response_id,
-            data_of=lambda judgment: JudgmentFacts.of(judgment).to_bytes(),
-            reused=partial(describe_reused_id, run / JUDGMENTS_FILE, Judgment),
-        )
-        self.responses = UniqueScan(
-            index,
-            run / RESPONSES_FILE,
-            Response,
-            lambda response: response.id,
-            first=provenance.checked,
-            reused=partial(describe_reused_id, run / RESPONSES_FILE, Response),
-        )
-        # Both are indexed whole before the first response is read, since their order may be another.
-        for _ in chain[object](self.instances, self.judgments):
-            pass
-        # Responses to one question often follow each other, and else come in rounds over all questions.
-        self.find_question = lru_cache(2**14)(self._find_question)
-
-    def join(self) -> Iterator[tuple[CountedResponse, int]]:
-        """Yield the facts of every judged response with the offset of its record; iterate once."""
-        for response, offset in self.responses:
-            question, judgment = self.find_question(response.instance_id), self.judgments.get(response.id)
-            if question is None:
-                self._left_out.append((response.id, NO_QUESTION))
-            elif judgment is None:
-                self._left_out.append((response.id, NOT_JUDGED))
-            else:
-                instance, hashes = question
-                yield CountedResponse.join(instance, response, JudgmentFacts.from_bytes(judgment.data), hashes), offset
-
-    def count(self, new_counter: Callable[[], ResponseCounter]) -> ResponseCounter:
-        """Count all responses; their positions are the offsets of their records."""
-        counter = new_counter()
-        for facts, offset in self.join():
-            counter.add(facts, (offset,))
-        return counter
-
-    def read_cases(self, positions: Sequence[ResponsePosition]) -> JudgedCaseSet:
-        """Return the cases at some positions with the caveats of the run, after all responses were read."""
-        return self.make_case_set([self.read_case(offset) for (offset,) in positions])
-
-    def make_case_set(self, cases: Sequence[JudgedCase]) -> JudgedCaseSet:
-        """Return cases with the caveats of the run, after all responses were read."""
-        unknown = ((id_, NO_RESPONSE) for id_ in self._index.ids_without_partner("judgment", "response"))
-        lost = chain(self._left_out, unknown, self._list_lost_responses(), read_conversion_losses(self._run))
-        return make_case_set(self._run, cases, lost, self._rejected, self._provenance)
-
-    def read_texts(self, facts: CountedResponse, offset: int) -> tuple[str, str, str]:
-        """Return the JSON of the question, the response and the judgment."""
-        instance, judgment = self.instances.get(facts.instance_id), self.judgments.get(facts.response_id)
-        assert instance is not None
-        assert judgment is not None
-        lines = (
-            self.instances.read_line(instance.offset),
-            self.responses.read_line(offset),
-            self.judgments.read_line(judgment.offset),
-        )
-        question, response, labels = (line.decode().strip() for line in lines)
-        return question, response, labels
-
-    def _find_question(self, id_: str) -> tuple[Instance, tuple[int, int]] | None:
-        """Return a question without its passages, and its hashes; None where the run has no such question."""
-        record = self.instances.get(id_)
-        if record is None:
-            return None
-        hashes, reference, aliases, benchmark = marshal.loads(record.data)
-        return Instance(id_, "", (), reference, aliases, benchmark), hashes
-
-    def read_case(self, offset: int) -> JudgedCase:
-        """Return the whole case of the response at an offset."""
-        response = self.responses.read(offset)
-        instance, judgment = self.instances.get(response.instance_id), self.judgments.get(response.id)
-        assert instance is not None
-        assert judgment is not None
-        return JudgedCase(self.instances.read(instance.offset), response, self.judgments.read(judgment.offset))
-
-    @property
-    def _rejected(self) -> dict[str, dict[str, int]]:
-        return {
-            INSTANCES_FILE: dict(self.instances.rejected),
-            RESPONSES_FILE: dict(self.responses.rejected),
-            JUDGMENTS_FILE: dict(self.judgments.rejected),
-        }
-
-    def _list_lost_responses(self) -> Iterator[LeftOutResponse]:
-        """Yield the responses that cannot be used, with the reason."""
-        for where_or_id, kind in self.responses.lost:
-            if kind == ID_REUSED:
-                yield where_or_id, REPEATED_ID
-            else:
-                yield f"{RESPONSES_FILE} {where_or_id}", describe_unreadable(kind)
-
-
-def _instance_bytes(instance: Instance) -> bytes:
-    return marshal.dumps((hash_question(instance), instance.reference_answer, instance.aliases, instance.benchmark))
-
-
-def hash_question(instance: Instance) -> tuple[int, int]:
-    """Return hashes of the text of a question and of its passages."""
-    passages = [[passage.id, passage.title, passage.text] for passage in instance.evidence]
-    return hash64(canonical_bytes(instance.question)), hash64(canonical_bytes(passages))
+    counted = read_run_files(Path(run), allow_stale=allow_stale)
+    return len(write_parts(out, counted, part_rows).parts)

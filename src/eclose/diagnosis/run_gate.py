@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclose.diagnosis.counts import count_cases
-from eclose.diagnosis.diagnose import Diagnosis, diagnose_counts
+from eclose.diagnosis.diagnose import Diagnosis, diagnose_labels
 from eclose.diagnosis.gate import (
     GateBaseRun,
     GateLimitCheck,
@@ -21,19 +20,25 @@ from eclose.diagnosis.gate import (
     check_gate_limits,
 )
 from eclose.diagnosis.results import list_run_caveats
-from eclose.diagnosis.run_counts import RunCounts, compare_questions, count_runs, is_large_run
-from eclose.judged_cases import JudgedCase, JudgedCaseSet, is_settled_by_people, refuse_reused_question_ids
+from eclose.diagnosis.run_counts import (
+    RunCounts,
+    compare_questions,
+    count_runs,
+    is_large_run,
+    refuse_reused_questions,
+)
+from eclose.judged_cases import JudgedCase, is_settled_by_people
 from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
 from eclose.store.runs.folder import VALIDATION_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable
 
     from eclose.calls.ray.workers import RaySettings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GateResult:
     """Outcome of a gate, with the rates and responses it rests on.
 
@@ -41,7 +46,7 @@ class GateResult:
         limits: The limits.
         report: One check for each limit.
         diagnosis: Rates of the judged responses.
-        cases: The judged responses; of a run with more than 100,000 responses a sample, with all failures first.
+        counts: Labels of the judged responses.
         left_out: Responses without a judgment, with the reason.
         corrected: Rates corrected by labels of people; limits apply to these where there are any.
         notices: Sentences to read before the rates, on stale files and unused records.
@@ -54,7 +59,7 @@ class GateResult:
     limits: GateLimits
     report: GateReport
     diagnosis: Diagnosis
-    cases: tuple[JudgedCase, ...]
+    counts: RunCounts = field(repr=False, compare=False)
     left_out: tuple[tuple[str, str], ...]
     corrected: Mapping[Metric, CorrectedRate]
     notices: tuple[str, ...]
@@ -66,6 +71,14 @@ class GateResult:
     def __repr__(self) -> str:
         """Return one line a limit. The fields hold every response, too much to print."""
         return "\n".join(map(str, self.checks))
+
+    @property
+    def cases(self) -> tuple[JudgedCase, ...]:
+        """The judged responses; of a run with more than 100,000 responses a sample, with all failures first.
+
+        A gate needs labels alone, so the texts are read from the run when they are first asked for.
+        """
+        return self.counts.case_set.cases
 
     @property
     def outcome(self) -> GateOutcome:
@@ -189,53 +202,57 @@ def _check_run(
     notify: Callable[[str], None] | None,
 ) -> GateResult:
     """Read the run and its base run, and check every limit."""
-    folder, cases = (Path(run), ()) if isinstance(run, str | Path) else (None, tuple(run))
+    folder = Path(run) if isinstance(run, str | Path) else None
     base_folder = None if against is None else Path(against)
     large = any(path is not None and is_large_run(path) for path in (folder, base_folder))
-    validated = folder is not None and (validation is not None or (folder / VALIDATION_FILE).exists())
     count = partial(count_runs, allow_stale=allow_stale, large=large, ray=ray)
-    # Correcting rates by a validation needs the labels of all responses.
-    counted = _count_given(cases) if folder is None else count([folder], keep_labels=validated)
+    counted = RunCounts.of(tuple(run)) if not isinstance(run, str | Path) else count([Path(run)])
     base = None if base_folder is None else count([base_folder])
-    case_set = counted.case_set
-    notices = (*list_run_caveats(case_set), *(() if base is None else list_run_caveats(base.case_set)))
+    caveats = counted.caveats
+    notices = (*list_run_caveats(caveats), *(() if base is None else list_run_caveats(base.caveats)))
     if notify is not None:
         for notice in notices:
             notify(notice)
-    diagnosis = diagnose_counts(counted.counts)
+    diagnosis = diagnose_labels(counted.labels)
     # Cases without a folder have no validation.json; limits apply to the judge's own rates.
-    corrected = {} if folder is None else _corrected_rates(folder, counted.labelled, validation, seed)
+    corrected = {} if folder is None else _corrected_rates(folder, counted, validation, seed)
     baseline = None if base is None else _baseline(counted, base, str(against), seed)
     by_people = not corrected and is_settled_by_people([] if folder is None else [folder], diagnosis.judges)
     report = check_gate_limits(
         diagnosis.overall,
         diagnosis.unjudged,
         limits,
-        case_set.left_out,
+        caveats.left_out,
         corrected=corrected,
         base=baseline,
         settled_by_people=by_people,
     )
-    stale = (*case_set.stale, *(() if base is None else base.case_set.stale))
-    left_out = tuple(case_set.left_out)
-    shown = tuple(case_set.cases)
     return GateResult(
-        limits, report, diagnosis, shown, left_out, corrected, notices, stale, folder, baseline, by_people
+        limits=limits,
+        report=report,
+        diagnosis=diagnosis,
+        counts=counted,
+        left_out=tuple(caveats.left_out),
+        corrected=corrected,
+        notices=notices,
+        stale=(*caveats.stale, *(() if base is None else base.caveats.stale)),
+        folder=folder,
+        base=baseline,
+        settled_by_people=by_people,
     )
 
 
-def _count_given(cases: tuple[JudgedCase, ...]) -> RunCounts:
-    case_set = JudgedCaseSet(cases)
-    return RunCounts(count_cases(case_set.cases), case_set)
-
-
 def _corrected_rates(
-    folder: Path, cases: Sequence[JudgedCase], validation: Path | str | None, seed: int
+    folder: Path, run: RunCounts, validation: Path | str | None, seed: int
 ) -> Mapping[Metric, CorrectedRate]:
+    if validation is None and not (folder / VALIDATION_FILE).exists():
+        return {}
     import numpy as np  # noqa: PLC0415 - not before there is something to draw
 
     from eclose.judging.correct_run_rates import correct_run_rates  # noqa: PLC0415 - the judge's modules are slow to import
 
+    # Correcting rates by a validation needs the labels of all responses.
+    cases = run.labelled
     judgments, responses = [case.judgment for case in cases], [case.response for case in cases]
     path = None if validation is None else Path(validation)
     return correct_run_rates([folder], judgments, responses, path, rng=np.random.default_rng(seed)).rates
@@ -247,13 +264,13 @@ def _baseline(run: RunCounts, base: RunCounts, name: str, seed: int) -> GateBase
     from eclose.diagnosis.compare import compare_counted_runs  # noqa: PLC0415
 
     if run.sampled or base.sampled:
-        compare_questions(run.counts, base.counts)
+        compare_questions(run, base)
     else:
-        refuse_reused_question_ids(run.case_set.cases, base.case_set.cases)
-    sides = (side.counts.counted_run() for side in (run, base))
+        refuse_reused_questions(run, base)
+    sides = (side.labels.counted_run() for side in (run, base))
     overall = compare_counted_runs(*sides, rng=np.random.default_rng(seed)).overall
     rates = {
         metric: PairedRunRate(difference.run, difference.base, difference.estimate, overall.questions)
         for metric, difference in overall.differences.items()
     }
-    return GateBaseRun(name, rates, len(base.case_set.left_out))
+    return GateBaseRun(name, rates, len(base.caveats.left_out))

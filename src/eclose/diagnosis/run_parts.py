@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from eclose.core.instance import Instance
-from eclose.core.judgment import Criterion, Judgment, LocalFailure
+from eclose.core.judgment import NO_CLAIM_REASON, Criterion, Judgment, LocalFailure, missing_reason_kind
+from eclose.core.parse_trace import has_prose_trace
 from eclose.core.response import Response
-from eclose.core.verdict import Verdict
-from eclose.diagnosis.counts import CountedResponse
+from eclose.diagnosis.label_table import (
+    LABEL_CODES,
+    JudgmentColumns,
+    JudgmentPart,
+    LabelTable,
+    ResponseColumns,
+    StepPart,
+    hash_source,
+)
+from eclose.diagnosis.labelled_run import LabelledRun, QuestionHashes
 from eclose.errors import SettingError, UserError
-from eclose.judged_cases import EvidenceSufficiency, JudgedCase, JudgedCaseSet
+from eclose.judged_cases import JudgedCase, JudgedCaseSet
 from eclose.store.records.json_reader import parse_json_object
-from eclose.store.records.jsonl import decode_core_value
+from eclose.store.records.jsonl import decode_core_value, encode_json_line
 from eclose.store.records.parquet import import_pyarrow
 from eclose.store.runs.parts import (
     BODIES_FOLDER,
@@ -28,60 +41,52 @@ from eclose.store.runs.parts import (
 from eclose.store.runs.verify_files import ProvenanceCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from eclose.calls.ray.workers import RaySettings, RecordShard, ShardStopSignal
-    from eclose.diagnosis.response_counter import ResponseCounter, ResponsePosition
+    from eclose.diagnosis.compare import QuestionKey
+    from eclose.stats.arrays import Indices
 
 PART_ROWS = 50_000
 """Responses of a part by default."""
 _LABELS = ("locally_sound", "aligned", "closed", "complete", "correct")
-_EVIDENCE_LABELS = {
-    EvidenceSufficiency.SUFFICIENT: True,
-    EvidenceSufficiency.INSUFFICIENT: False,
-    EvidenceSufficiency.UNJUDGED: None,
-}
 
 
-class ResponseRow(NamedTuple):
-    """A response for a part: its facts, and the JSON of its question, itself and its judgment."""
-
-    facts: CountedResponse
-    instance: str
-    response: str
-    judgment: str
-
-
-def write_parts(
-    out: Path | str, rows: Iterable[ResponseRow], find_caveats: Callable[[], JudgedCaseSet], part_rows: int
-) -> PartsManifest:
-    """Write rows in parts, and then the manifest with their names and the caveats of the run; return it.
+def write_parts(out: Path | str, run: LabelledRun, part_rows: int) -> PartsManifest:
+    """Write a run in parts, and then the manifest with their names and the caveats of the run; return it.
 
     Args:
         out: Folder, or address in object storage.
-        rows: Responses in the order of the run.
-        find_caveats: Called after the last row, since the caveats are complete only then.
+        run: The run.
         part_rows: Responses of a part.
     """
     folder = PartsFolder(out)
     labels_schema, bodies_schema = _schemas()
     parts: list[tuple[str, int]] = []
-    for chunk in _chunks(rows, part_rows):
+    for start in range(0, len(run.labels), part_rows):
         # Five digits keep the names in order for 100,000 parts.
         name = f"part-{len(parts):05}"
-        folder.write_part(LABELS_FOLDER, name, [_facts_to_row(row.facts) for row in chunk], labels_schema)
-        bodies = [{"response_id": row.facts.response_id, **dict(zip(_BODIES, row[1:], strict=True))} for row in chunk]
-        folder.write_part(BODIES_FOLDER, name, bodies, bodies_schema)
-        parts.append((name, len(chunk)))
+        cases = list(run.source.read_cases(run.labels.positions[start : start + part_rows]))
+        folder.write_part(LABELS_FOLDER, name, [_describe_labels(case) for case in cases], labels_schema)
+        folder.write_part(BODIES_FOLDER, name, [_encode_case(case) for case in cases], bodies_schema)
+        parts.append((name, len(cases)))
     # The manifest comes last: a split that was cut off leaves no run behind.
-    run = find_caveats()
-    rejected = {file: dict(reasons) for file, reasons in run.rejected.items()}
-    manifest = PartsManifest(PARTS_SCHEMA, tuple(parts), run.left_out, rejected, run.stale, run.checked, run.selected)
+    caveats = run.caveats
+    rejected = {file: dict(reasons) for file, reasons in caveats.rejected.items()}
+    manifest = PartsManifest(
+        PARTS_SCHEMA, tuple(parts), caveats.left_out, rejected, caveats.stale, caveats.checked, caveats.selected
+    )
     folder.write_manifest(manifest)
     return manifest
 
 
 _BODIES = ("instance", "response", "judgment")
+
+
+def _encode_case(case: JudgedCase) -> dict[str, str]:
+    records = (getattr(case, name) for name in _BODIES)
+    texts = {name: encode_json_line(record).decode() for name, record in zip(_BODIES, records, strict=True)}
+    return {"response_id": case.response.id, **texts}
 
 
 def refuse_used_folder(out: Path | str, part_rows: int) -> None:
@@ -92,114 +97,123 @@ def refuse_used_folder(out: Path | str, part_rows: int) -> None:
         raise UserError(f"{out}: holds a run in parts already. Name another folder, or remove this one.")
 
 
-def count_part(folder: PartsFolder, name: str) -> Iterator[CountedResponse]:
-    """Yield the facts of a part; its texts are not read."""
-    return (_row_to_facts(row) for row in folder.read_rows(LABELS_FOLDER, name))
-
-
-def read_part_cases(folder: PartsFolder, name: str, positions: list[int]) -> list[JudgedCase]:
-    """Return the whole cases at some positions of a part."""
-    return [
-        JudgedCase(
-            decode_core_value(Instance, parse_json_object(row["instance"].encode())),
-            decode_core_value(Response, parse_json_object(row["response"].encode())),
-            decode_core_value(Judgment, parse_json_object(row["judgment"].encode())),
-        )
-        for row in folder.read_rows_at(BODIES_FOLDER, name, positions)
-    ]
-
-
-class RunInParts:
-    """A run in parts that is counted in this process or by Ray workers.
+def read_run_in_parts(run: Path | str, *, allow_stale: bool = False, ray: RaySettings | None = None) -> LabelledRun:
+    """Read the labels of a run in parts, in this process or by Ray workers.
 
     Args:
         run: Folder or address of the run; on Ray every worker must reach it under this name.
         allow_stale: Use judgments although questions or responses changed after they were judged.
-        ray: Workers that count the parts; None counts them in this process.
+        ray: Workers that read the parts; None reads them in this process.
 
     Raises:
         UserError: There is no such run, or its judgments are stale and ``allow_stale`` is false.
     """
-
-    def __init__(self, run: Path | str, *, allow_stale: bool = False, ray: RaySettings | None = None) -> None:
-        self._folder, self._ray = PartsFolder(run), ray
-        self._manifest = manifest = self._folder.read_manifest()
-        ProvenanceCheck(manifest.checked, manifest.stale).refuse_stale(
-            Path(self._folder.name), "Judge these responses, split the run again", allow_stale=allow_stale
-        )
-
-    def count(self, new_counter: Callable[[], ResponseCounter]) -> ResponseCounter:
-        """Count all responses; a position is the number of the part and the row in it."""
-        names = [name for name, _ in self._manifest.parts]
-        counter = new_counter()
-        if self._ray is None:
-            for number, name in enumerate(names):
-                _count_part_into(counter, self._folder, number, name)
-            return counter
-        from eclose.calls.ray.workers import receive_shards_from_ray  # noqa: PLC0415 - rarely needed
+    folder = PartsFolder(run)
+    manifest = folder.read_manifest()
+    ProvenanceCheck(manifest.checked, manifest.stale).refuse_stale(
+        Path(folder.name), "Judge these responses, split the run again", allow_stale=allow_stale
+    )
+    names = [name for name, _ in manifest.parts]
+    if ray is None:
+        tables = [read_part(folder, number, name) for number, name in enumerate(names)]
+    else:
+        from eclose.calls.ray.workers import run_shards_on_ray  # noqa: PLC0415 - rarely needed
 
         # Workers run in other folders than this process.
-        run = get_remote_url(self._folder.name) or str(Path(self._folder.name).absolute())
-        work = partial(count_parts_of_shard, run, names, new_counter)
-        receive_shards_from_ray(work, None, self._ray, counter.include)
-        return counter
-
-    def read_cases(self, positions: Sequence[ResponsePosition]) -> JudgedCaseSet:
-        """Return the cases at some positions, with the caveats of the run; no other texts are read."""
-        manifest = self._manifest
-        rows: dict[int, list[int]] = {}
-        for part, row in positions:
-            rows.setdefault(part, []).append(row)
-        cases = [
-            case
-            for part, rows_of_part in sorted(rows.items())
-            for case in read_part_cases(self._folder, manifest.parts[part][0], rows_of_part)
-        ]
-        return JudgedCaseSet(
-            tuple(cases),
-            manifest.left_out,
-            manifest.rejected,
-            manifest.stale,
-            checked=manifest.checked,
-            selected=manifest.selected,
-        )
+        address = get_remote_url(folder.name) or str(Path(folder.name).absolute())
+        tables = list(chain.from_iterable(run_shards_on_ray(partial(read_parts_of_shard, address, names), None, ray)))
+    caveats = JudgedCaseSet(
+        (),
+        manifest.left_out,
+        manifest.rejected,
+        manifest.stale,
+        checked=manifest.checked,
+        selected=manifest.selected,
+    )
+    labels = LabelTable.concatenate(tables) if tables else LabelTable.of(())
+    return LabelledRun(labels, _Parts(folder, names), caveats)
 
 
-def _count_part_into(counter: ResponseCounter, folder: PartsFolder, number: int, name: str) -> None:
-    for row, facts in enumerate(count_part(folder, name)):
-        counter.add(facts, (number, row))
-
-
-async def count_parts_of_shard(
-    run: str,
-    names: Sequence[str],
-    new_counter: Callable[[], ResponseCounter],
-    shard: RecordShard,
-    stop: ShardStopSignal,
-) -> ResponseCounter:
-    """Count the parts of a shard in a worker; shards are ranges of parts, so their order is that of the run."""
+async def read_parts_of_shard(
+    run: str, names: Sequence[str], shard: RecordShard, stop: ShardStopSignal
+) -> list[LabelTable]:
+    """Read the parts of a shard in a worker; shards are ranges of parts, so their order is that of the run."""
     stopped: list[bool] = []
     stop.listen(lambda: stopped.append(True))
-    folder, counter = PartsFolder(run), new_counter()
+    folder, tables = PartsFolder(run), []
     first, end = (len(names) * index // shard.of for index in (shard.index, shard.index + 1))
     for number in range(first, end):
         # A request to stop is received here, between two parts.
         await asyncio.sleep(0)
         if stopped:
             break
-        _count_part_into(counter, folder, number, names[number])
-    return counter
+        tables.append(read_part(folder, number, names[number]))
+    return tables
 
 
-def _chunks(rows: Iterable[ResponseRow], size: int) -> Iterator[list[ResponseRow]]:
-    chunk: list[ResponseRow] = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
+class _Parts:
+    """The parts of a run; positions are the number of the part and the row in it."""
+
+    def __init__(self, folder: PartsFolder, names: Sequence[str]) -> None:
+        self._folder, self._names = folder, names
+
+    def read_cases(self, positions: Indices) -> Iterator[JudgedCase]:
+        for row in self._read_rows(BODIES_FOLDER, positions):
+            yield JudgedCase(
+                decode_core_value(Instance, parse_json_object(row["instance"].encode())),
+                decode_core_value(Response, parse_json_object(row["response"].encode())),
+                decode_core_value(Judgment, parse_json_object(row["judgment"].encode())),
+            )
+
+    def read_ids(self, positions: Indices) -> Iterator[str]:
+        return (row["response_id"] for row in self._read_rows(LABELS_FOLDER, positions))
+
+    def hash_questions(self, positions: Indices) -> Iterator[QuestionHashes]:
+        for row in self._read_rows(LABELS_FOLDER, positions):
+            yield QuestionHashes(row["question_hash"], row["passages_hash"])
+
+    def _read_rows(self, folder: str, positions: Indices) -> Iterator[dict[str, Any]]:
+        """Yield some rows in the order of their positions, reading one part at a time where they are in order."""
+        for part, places in groupby(positions[:, :2].tolist(), key=itemgetter(0)):
+            rows = [row for _, row in places]
+            distinct = sorted(set(rows))
+            entries = dict(zip(distinct, self._folder.read_rows_at(folder, self._names[part], distinct), strict=True))
+            yield from (entries[row] for row in rows)
+
+
+def read_part(folder: PartsFolder, number: int, name: str) -> LabelTable:
+    """Return the labels of a part; its texts are not read."""
+    responses, judgments = ResponseColumns(), JudgmentColumns()
+    keys: dict[QuestionKey, int] = {}
+    for row, entry in enumerate(folder.read_rows(LABELS_FOLDER, name)):
+        key = (entry["benchmark"], entry["instance_id"])
+        responses.append(
+            id_=entry["response_id"],
+            question=keys.setdefault(key, len(keys)),
+            model=entry["model"],
+            source=entry["source_hash"],
+            matched=LABEL_CODES[entry["matched"]],
+            matched_with_aliases=LABEL_CODES[entry["matched_with_aliases"]],
+            without_steps=entry["without_trace"],
+            prose_trace=entry["prose_trace"],
+            position=row,
+        )
+        judgments.add(_read_judgment(entry), row)
+    rows = np.arange(len(responses))
+    return LabelTable.join(responses, judgments, rows, rows, list(keys), [number] * len(keys))
+
+
+def _read_judgment(entry: Mapping[str, Any]) -> JudgmentPart:
+    # One step has the label of all; the others, which are not substantive, only their failure codes.
+    failures = (StepPart(False, failure=LocalFailure(code)) for code in entry["step_failures"])
+    return JudgmentPart(
+        entry["response_id"],
+        entry["judge"],
+        (StepPart(True, entry["locally_sound"]), *failures),
+        **{name: entry[name] for name in (*_LABELS[1:], "evidence_sufficient")},
+        unjudged={Criterion(each["criterion"]): each["reason"] for each in entry["unjudged"]},
+        votes={each["label"]: tuple(each["votes"]) for each in entry["votes"]},
+    )
 
 
 def _schemas() -> tuple[Any, Any]:
@@ -228,44 +242,32 @@ def _schemas() -> tuple[Any, Any]:
     return arrow.schema(columns), arrow.schema(bodies)
 
 
-def _facts_to_row(facts: CountedResponse) -> dict[str, Any]:
+def _describe_labels(case: JudgedCase) -> dict[str, Any]:
+    """Return the row of labels of a case."""
+    judgment, response, instance = case.judgment, case.response, case.instance
+    unjudged = [
+        {"criterion": str(criterion), "reason": missing_reason_kind(reason)}
+        for criterion, reason in judgment.unjudged.items()
+    ]
+    no_claim = judgment.unjudged.get(Criterion.LOCAL_SOUNDNESS)
+    hashes = QuestionHashes.of(instance)
     return {
-        "response_id": facts.response_id,
-        "instance_id": facts.instance_id,
-        "benchmark": facts.benchmark,
-        "model": facts.model,
-        "judge": facts.judge,
-        **{name: getattr(facts.verdict, name) for name in _LABELS},
-        "evidence_sufficient": _EVIDENCE_LABELS[facts.evidence],
-        "matched": facts.matched,
-        "matched_with_aliases": facts.matched_with_aliases,
-        "step_failures": [str(code) for code in facts.step_failures],
-        "unjudged": [{"criterion": str(criterion), "reason": reason} for criterion, reason in facts.unjudged],
-        "votes": [{"label": str(name), "votes": list(votes)} for name, votes in facts.votes.items()],
-        "without_trace": facts.without_trace,
-        "prose_trace": facts.prose_trace,
-        "question_hash": facts.question_hashes[0],
-        "passages_hash": facts.question_hashes[1],
-        "source_hash": facts.source_hash,
+        "response_id": response.id,
+        "instance_id": instance.id,
+        "benchmark": instance.benchmark,
+        "model": response.source.model if response.source else None,
+        "judge": judgment.judge,
+        **{name: getattr(judgment.verdict, name) for name in _LABELS},
+        "evidence_sufficient": judgment.evidence_sufficient,
+        "matched": case.matched,
+        "matched_with_aliases": case.matched_with_aliases,
+        "step_failures": [str(step.failure) for step in judgment.steps if step.failure is not None],
+        "unjudged": unjudged,
+        "votes": [{"label": str(name), "votes": list(votes)} for name, votes in judgment.votes.items()],
+        "without_trace": not response.trace.steps
+        or (no_claim is not None and missing_reason_kind(no_claim) == NO_CLAIM_REASON),
+        "prose_trace": has_prose_trace(response),
+        "question_hash": hashes.text,
+        "passages_hash": hashes.passages,
+        "source_hash": hash_source(response.source),
     }
-
-
-def _row_to_facts(row: dict[str, Any]) -> CountedResponse:
-    return CountedResponse(
-        row["response_id"],
-        row["instance_id"],
-        row["benchmark"],
-        row["model"],
-        row["judge"],
-        Verdict(*(row[name] for name in _LABELS)),
-        EvidenceSufficiency.of(row["evidence_sufficient"]),
-        row["matched"],
-        row["matched_with_aliases"],
-        tuple(map(LocalFailure, row["step_failures"])),
-        tuple((Criterion(entry["criterion"]), entry["reason"]) for entry in row["unjudged"]),
-        {entry["label"]: tuple(entry["votes"]) for entry in row["votes"]},
-        row["without_trace"],
-        row["prose_trace"],
-        (row["question_hash"], row["passages_hash"]),
-        row["source_hash"],
-    )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from itertools import product, starmap
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -17,11 +18,14 @@ import numpy as np
 
 from eclose.core.three_valued import Label, three_valued_not
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
-from eclose.stats.arrays import Floats, number_distinct_labels
 from eclose.stats.rates import Rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from eclose.stats.arrays import Floats, Indices
 
 T = TypeVar("T")
 
@@ -127,15 +131,7 @@ def compute_metric_rate(metric: Metric, verdicts: Iterable[Verdict]) -> Rate:
     >>> compute_metric_rate(Metric.GAP_SHARE, [moonstruck])
     Rate(hits=1, n=1, unjudged=0)
     """
-    return _rate(metric, Counter(verdicts))
-
-
-def _rate(metric: Metric, verdicts: Counter[Verdict]) -> Rate:
-    # At most 3^5 = 243 different verdicts exist, so each is evaluated once however many responses there are.
-    total: Counter[str] = Counter()
-    for verdict, count in verdicts.items():
-        total.update({name: count for name, holds in _share(metric, verdict)._asdict().items() if holds})
-    return Rate(total["hit"], total["counted"], total["unjudged"], total["never_hit"], total["never_miss"])
+    return compute_metric_rates(Counter(verdicts), [metric])[metric]
 
 
 def compute_metric_rates(
@@ -143,7 +139,29 @@ def compute_metric_rates(
 ) -> dict[Metric, Rate]:
     """Return several metrics of a set of verdicts, or of the number of responses by verdict."""
     counted = Counter(verdicts)
-    return {metric: _rate(metric, counted) for metric in metrics}
+    times = np.fromiter(counted.values(), np.int64, len(counted))
+    totals = np.tensordot(times, _tabulate_shares()[encode_verdicts(list(counted))], 1)
+    return {metric: Rate(*totals[_POSITIONS[metric]].tolist()) for metric in metrics}
+
+
+VERDICTS = tuple(starmap(Verdict, product((None, False, True), repeat=5)))
+"""Every verdict that exists."""
+_VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
+_POSITIONS = {metric: position for position, metric in enumerate(Metric)}
+
+
+def encode_verdicts(verdicts: Sequence[Verdict]) -> Indices:
+    """Return the position of each verdict in ``VERDICTS``."""
+    return np.fromiter((_VERDICT_CODES[verdict] for verdict in verdicts), np.intp, len(verdicts))
+
+
+@cache
+def _tabulate_shares() -> NDArray[np.int64]:
+    """Return the share of every verdict in every metric: verdicts by metrics by fields of ``_Share``; read-only."""
+    shares = [[_share(metric, verdict) for metric in Metric] for verdict in VERDICTS]
+    table = np.array(shares, np.int64)
+    table.flags.writeable = False
+    return table
 
 
 class MetricIndicators(NamedTuple):
@@ -170,18 +188,25 @@ def make_metric_indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric
 
 def make_indicator_bounds(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> IndicatorBounds:
     """Return the indicators behind the rates and behind both ends of their bounds."""
-    # Evaluate each distinct verdict once, then look its row up for every response.
-    which, distinct = number_distinct_labels(verdicts)
-    shares = [_share(metric, verdict) for verdict in distinct for metric in metrics]
-    columns = np.array(shares, float).reshape(len(distinct), len(metrics), len(_Share._fields))
-    hit, counted, unjudged, never_hit, never_miss = np.moveaxis(columns, 2, 0)
+    which, columns = encode_verdicts(verdicts), [_POSITIONS[metric] for metric in metrics]
+    tables = tabulate_indicator_bounds()
+    return IndicatorBounds(*(MetricIndicators(*(part[:, columns][which] for part in table)) for table in tables))
+
+
+@cache
+def tabulate_indicator_bounds() -> IndicatorBounds:
+    """Return the indicators of all ``VERDICTS`` for all metrics, as read-only arrays."""
+    hit, counted, unjudged, never_hit, never_miss = np.moveaxis(_tabulate_shares().astype(float), 2, 0)
     misses, extra_hits = unjudged * (1 - never_miss), unjudged * (1 - never_hit)
-    tables = (
-        MetricIndicators(hit, counted),
-        MetricIndicators(hit, counted + misses),
-        MetricIndicators(hit + extra_hits, counted + extra_hits),
+    tables = IndicatorBounds(
+        judged=MetricIndicators(hit, counted),
+        least=MetricIndicators(hit, counted + misses),
+        greatest=MetricIndicators(hit + extra_hits, counted + extra_hits),
     )
-    return IndicatorBounds(*(MetricIndicators(table.hits[which], table.counted[which]) for table in tables))
+    for table in tables:
+        for part in table:
+            part.flags.writeable = False
+    return tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.core.verdict import Verdict
 from eclose.errors import SettingError
 from eclose.metrics.experiment import get_response_method
 from eclose.metrics.rates import (
+    VERDICTS,
     Metric,
     MetricIndicators,
     ResponseComposition,
     compute_metric_rates,
     count_response_composition,
-    make_indicator_bounds,
+    encode_verdicts,
+    tabulate_indicator_bounds,
 )
 from eclose.stats.arrays import Codes, Flags, Indices, number_distinct_labels
 from eclose.stats.clustered_rates import QuestionHitCounts
@@ -26,9 +26,9 @@ from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rates import Rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from eclose.core.verdict import SettledVerdict
+    from eclose.core.verdict import SettledVerdict, Verdict
 
 UNKNOWN_GROUP = "unknown"
 """The name of a group whose property is missing."""
@@ -101,18 +101,16 @@ class VerdictCounts:
     question: Indices
     """Number of the question of each row, counted from 0; some numbers may be missing."""
     verdict: Codes
-    """Position in ``verdicts`` of each row."""
+    """Position in ``VERDICTS`` of each row."""
     times: Indices
     """Number of responses of each row."""
-    verdicts: Sequence[Verdict]
 
     @classmethod
     def of(cls, rows: Sequence[SettledVerdict]) -> VerdictCounts:
         """Return the counts of verdicts, one row for each."""
         # Question ids are unique within a benchmark only.
         question, _ = number_distinct_labels([(row.benchmark, row.instance_id) for row in rows])
-        verdict, distinct = number_distinct_labels([row.verdict for row in rows])
-        return cls(question, verdict, np.ones(len(rows), np.intp), distinct)
+        return cls(question, encode_verdicts([row.verdict for row in rows]), np.ones(len(rows), np.intp))
 
     def select(self, rows: Flags | Indices) -> VerdictCounts:
         """Return some of the rows."""
@@ -120,8 +118,8 @@ class VerdictCounts:
 
     def by_verdict(self) -> Counter[Verdict]:
         """Return the number of responses by verdict."""
-        totals = np.bincount(self.verdict, self.times, minlength=len(self.verdicts))
-        return Counter({verdict: int(total) for verdict, total in zip(self.verdicts, totals, strict=True) if total})
+        totals = np.bincount(self.verdict, self.times, minlength=len(VERDICTS))
+        return Counter({verdict: int(total) for verdict, total in zip(VERDICTS, totals, strict=True) if total})
 
 
 def summarize_verdict_counts(group: tuple[str, ...], counts: VerdictCounts) -> GroupRates:
@@ -132,8 +130,7 @@ def summarize_verdict_counts(group: tuple[str, ...], counts: VerdictCounts) -> G
     numbers = np.cumsum(present) - 1
     questions = int(present.sum())
     numbered = replace(counts, question=numbers[counts.question])
-    # Shape (verdicts, metrics) each: at most 243 verdicts exist, however many responses there are.
-    tables = make_indicator_bounds(counts.verdicts, tuple(Metric))
+    tables = tabulate_indicator_bounds()
     judged, least, greatest = (_count_by_question(table, numbered, questions) for table in tables)
     verdicts = counts.by_verdict()
     return GroupRates(

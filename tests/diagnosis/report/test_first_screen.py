@@ -11,13 +11,11 @@ from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose.core.judgment import Criterion
 from eclose.core.response import ResponseSource
-from eclose.diagnosis.counts import count_cases
 from eclose.diagnosis.report.comparison import compare_with_base_run
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.first_screen import _excerpt, compare_side_by_side, find_worst_example
 from eclose.diagnosis.results import _paired_systems
 from eclose.diagnosis.run_counts import RunCounts
-from eclose.judged_cases import JudgedCaseSet
 
 
 def by(model, response_case):
@@ -68,7 +66,7 @@ def systems():
 
 
 def pair_systems(cases):
-    return _paired_systems(RunCounts(count_cases(cases), JudgedCaseSet(tuple(cases), (), {})), 42, 200)
+    return _paired_systems(RunCounts.of(cases), 42, 200)
 
 
 def test_two_systems_of_a_run_are_compared_in_words(systems):

@@ -95,6 +95,26 @@ def decode_core_value(kind: type[T], record: JsonObject) -> T:
     return value
 
 
+def validate_line(kind: type[T], line: bytes) -> T | None:
+    """Return the value of a line of JSON by its type alone, in one step; None where it is refused or has another form.
+
+    Neither repeated keys nor the rules beyond the types are checked, so this is for lines that were read before.
+    """
+    try:
+        return _adapter(kind).validate_json(line, strict=True, extra="forbid")
+    except ValidationError:
+        return None
+
+
+def decode_core_line(kind: type[T], line: bytes, record: JsonObject) -> T:
+    """Return the same as ``decode_core_value`` where the line of the record is at hand, without writing it again."""
+    value = validate_line(kind, line)
+    if value is None:
+        return decode_core_value(kind, record)
+    check_core_rules(value)
+    return value
+
+
 def parse_dataclass(kind: type[T], record: JsonObject, *, extra: Literal["forbid", "ignore"] = "forbid") -> T:
     """Return a dataclass from a JSON object, by its annotations; raise a RecordError that lists every defect."""
     if extra == "ignore":

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from eclose.diagnosis.compare import name_outcome
 from eclose.diagnosis.report.explorer.filters import OUTCOME_WORDS, get_response_group
-from eclose.diagnosis.response_counter import ResponseSample, ResponseStratum
+from eclose.diagnosis.response_sample import ResponseStratum, choose_responses
 from eclose.judged_cases import JudgedCase
+from eclose.stats.arrays import number_distinct_labels
+from eclose.store.runs.record_file import hash_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,13 +59,16 @@ def sample_report_cases(cases: Sequence[JudgedCase], limit: int | None = None) -
     limit = MAX_PAGE_RESPONSES if limit is None else limit
     if len(cases) <= limit:
         return RunSample(tuple(cases))
-    sample = ResponseSample(limit)
-    for position, case in enumerate(cases):
-        groups = (get_response_group(case, "benchmark"), get_response_group(case, "model"))
-        sample.add(ResponseStratum(name_outcome(case.verdict), *groups), case.response.id, (position,))
-    chosen = sample.choose()
-    listed = Counter(outcome for _, outcome in chosen)
-    outcomes = {
-        outcome: (listed[outcome], sample.judged[outcome]) for outcome in OUTCOME_WORDS if sample.judged[outcome]
-    }
-    return RunSample(tuple(cases[position] for (position,), _ in chosen), len(cases) - len(chosen), outcomes)
+    groups = [
+        ResponseStratum(
+            name_outcome(case.verdict), get_response_group(case, "benchmark"), get_response_group(case, "model")
+        )
+        for case in cases
+    ]
+    stratum, strata = number_distinct_labels(groups)
+    chosen = choose_responses(strata, stratum, hash_ids([case.response.id for case in cases]), limit).tolist()
+    judged, listed = (
+        Counter(group.outcome for group in part) for part in (groups, [groups[position] for position in chosen])
+    )
+    outcomes = {outcome: (listed[outcome], judged[outcome]) for outcome in OUTCOME_WORDS if judged[outcome]}
+    return RunSample(tuple(cases[position] for position in chosen), len(cases) - len(chosen), outcomes)

@@ -1,22 +1,30 @@
-"""Counts give the same diagnosis as all responses together, in any division into parts."""
+"""Columns of labels give the same diagnosis as the responses themselves, in any division into parts."""
 
 from __future__ import annotations
 
 import pickle
 from collections import Counter
 from dataclasses import fields
+from itertools import product
 
+import numpy as np
 import pytest
 from tests.diagnosis.judged_responses import random_cases, world_cases
 
-from eclose.core.judgment import LocalFailure, missing_reason_kind
+from eclose.core.judgment import Judgment, LocalFailure, StepJudgment, missing_reason_kind
 from eclose.core.model_family import same_model_family
 from eclose.core.parse_trace import has_prose_trace
-from eclose.diagnosis import counts as counts_module
-from eclose.diagnosis.counts import CountedResponse, DiagnosisCounts, count_cases
-from eclose.diagnosis.diagnose import diagnose_counts
+from eclose.diagnosis.compare import CountedRun
+from eclose.diagnosis.diagnose import diagnose_cases, diagnose_labels
+from eclose.diagnosis.label_table import LABEL_CODES, LabelTable, combine_steps
 from eclose.judged_cases import EvidenceSufficiency
-from eclose.metrics.rates import Metric, compute_metric_rates, count_response_composition, make_indicator_bounds
+from eclose.metrics.rates import (
+    VERDICTS,
+    Metric,
+    compute_metric_rates,
+    count_response_composition,
+    make_indicator_bounds,
+)
 from eclose.metrics.repeat_consistency import count_label_flips
 from eclose.metrics.summary import GroupRates
 from eclose.stats.arrays import number_distinct_labels, sum_by_group
@@ -85,7 +93,7 @@ def check_groups(diagnosis, cases):
 
 
 def test_counts_give_the_diagnosis_of_all_responses(cases):
-    diagnosis = diagnose_counts(count_cases(cases))
+    diagnosis = diagnose_cases(cases)
     check_groups(diagnosis, cases)
     verdicts = [case.verdict for case in cases]
     judgments = [case.judgment for case in cases]
@@ -117,47 +125,69 @@ def test_counts_give_the_diagnosis_of_all_responses(cases):
     assert diagnosis.prose_traces == sum(has_prose_trace(case.response) for case in cases)
 
 
-def contents(counts):
-    """Return everything that a diagnosis reads from counts, in order."""
-    cells = counts.cells()
-    arrays = (cells.counts.question, cells.counts.verdict, cells.counts.times, cells.benchmark, cells.model)
-    totals = {name: value for name, value in vars(counts).items() if not name.startswith("_")}
-    return [array.tolist() for array in (*arrays, cells.evidence)], cells.models, cells.benchmarks, totals
+def contents(labels):
+    """Return everything in a table, as values that can be compared."""
+    return {
+        field.name: value.tolist() if isinstance(value := getattr(labels, field.name), np.ndarray) else value
+        for field in fields(labels)
+    }
 
 
-def test_merging_parts_is_associative_and_equals_one_pass(cases):
+def test_tables_of_parts_are_the_whole_one_after_the_other(cases):
     third = len(cases) // 3
-    parts = [count_cases(part) for part in (cases[:third], cases[third : 2 * third], cases[2 * third :])]
-    first, second, last = parts
-    expected = count_cases(cases)
-    left, right = first.merge(second).merge(last), first.merge(second.merge(last))
-    # Merging leaves the parts unchanged: the second grouping merges the same values again.
-    assert contents(left) == contents(right) == contents(expected)
-    assert left.question_keys() == right.question_keys() == expected.question_keys()
-    assert list(left.joint) == list(expected.joint)
-    assert len(first) == third
+    parts = [LabelTable.of(part) for part in (cases[:third], cases[third : 2 * third], cases[2 * third :])]
+    whole, joined = contents(LabelTable.of(cases)), contents(LabelTable.concatenate(parts))
+    # Positions are those of the cases in each part.
+    assert joined.pop("positions") != whole.pop("positions")
+    assert joined == whole
+    assert diagnose_labels(LabelTable.concatenate(parts)) == diagnose_cases(cases)
+    assert list(diagnose_cases(cases).joint) == list(
+        dict.fromkeys((case.verdict.locally_sound, case.verdict.aligned, case.verdict.closed) for case in cases)
+    )
 
 
 def test_an_empty_part_changes_nothing(cases):
-    counts = count_cases(cases)
-    for merged in (counts.merge(DiagnosisCounts()), DiagnosisCounts().merge(counts)):
-        assert contents(merged) == contents(counts)
+    labels, none = LabelTable.of(cases), LabelTable.of(())
+    for parts in ((labels, none), (none, labels)):
+        assert contents(LabelTable.concatenate(parts)) == contents(labels)
 
 
-def test_counts_of_a_worker_survive_pickling(cases):
-    counts = count_cases(cases)
-    assert contents(pickle.loads(pickle.dumps(counts))) == contents(counts)
+def test_labels_of_a_worker_survive_pickling(cases):
+    labels = LabelTable.of(cases)
+    assert contents(pickle.loads(pickle.dumps(labels))) == contents(labels)
 
 
-def test_size_grows_with_questions_alone(monkeypatch):
-    monkeypatch.setattr(counts_module, "_BUFFER", 64)
-    few = [CountedResponse.of(case) for case in random_cases(3, count=200, questions=4)]
-    counts = DiagnosisCounts()
-    sizes = []
-    for _ in range(4):
-        for _ in range(25):
-            for facts in few:
-                counts.add(facts)
-        sizes.append(len(pickle.dumps(counts)))
-    assert len(counts) == 20_000
-    assert sizes[-1] < sizes[0] + 600
+def test_a_response_takes_few_bytes_whatever_its_texts():
+    cases = random_cases(3, count=200, questions=4)
+    columns = (getattr(LabelTable.of(cases * 20), field.name) for field in fields(LabelTable))
+    assert sum(column.nbytes for column in columns if isinstance(column, np.ndarray)) < 100 * 4_000
+
+
+def test_a_verdict_is_that_of_its_judgment(cases):
+    labels = LabelTable.of(cases)
+    assert [VERDICTS[code] for code in labels.verdict] == [case.verdict for case in cases]
+    assert [LABEL_CODES[case.matched] for case in cases] == labels.matched.tolist()
+    assert [LABEL_CODES[case.matched_with_aliases] for case in cases] == labels.matched_with_aliases.tolist()
+
+
+LABELS = (True, False, None)
+
+
+@pytest.mark.parametrize("length", range(4))
+def test_steps_are_combined_as_by_a_judgment(length):
+    kinds = [StepJudgment(substantive, sound) for substantive, sound in product(LABELS, LABELS)]
+    for steps in product(kinds, repeat=length):
+        assert combine_steps(steps) is Judgment("r", "j", steps).locally_sound
+
+
+@pytest.mark.parametrize("count", [1, 30, 200])
+def test_systems_are_numbered_in_the_order_of_their_own_responses(count):
+    cases = [case for case in random_cases(2, count=count) if model_of(case) in {"m", "unknown"}]
+    systems = LabelTable.of(cases).systems()
+    assert set(systems) == ({"m", "unknown"} if len({model_of(case) for case in cases}) == 2 else set())
+    for name, side in systems.items():
+        rows = [case.row for case in cases if model_of(case) == name]
+        expected = CountedRun.of(rows)
+        assert list(side.questions) == expected.questions
+        assert side.counts.question.tolist() == expected.counts.question.tolist()
+        assert side.counts.by_verdict() == expected.counts.by_verdict()
