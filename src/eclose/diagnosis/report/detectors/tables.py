@@ -1,10 +1,11 @@
-"""Tables of a detector study as cells of plain text: the paper's three, and what was left out."""
+"""Tables of detectors as cells of plain text: the paper's three, what was left out, and those of a calibration."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from eclose.core.verdict import FailureClass
+from eclose.detection.scores import DetectorBand
 from eclose.detection.study_statistics import FAILURE_GROUPS, GAP_CLASSES, StudyGroup
 from eclose.diagnosis.report.number_format import (
     format_count,
@@ -20,6 +21,7 @@ from eclose.diagnosis.report.wording import FAILURE_WORDS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from eclose.detection.evaluation import AbstentionPoint, DetectorEvaluation
     from eclose.detection.study import DetectorStudy
     from eclose.detection.study_statistics import DetectorIdentity, DetectorResult
     from eclose.stats.intervals import Estimate
@@ -34,6 +36,8 @@ GROUP_WORDS: dict[StudyGroup, str] = {
 
 BLINDNESS_TABLE, SCORES_TABLE, ROBUSTNESS_TABLE = "detector-blindness", "detector-scores", "detector-robustness"
 """Keys of the paper's three tables."""
+COVERAGES = (1.0, 0.8, 0.6, 0.4, 0.2)
+"""Coverages that the table of abstention shows."""
 
 
 def build_detector_tables(study: DetectorStudy) -> tuple[ReportTable, ...]:
@@ -228,3 +232,76 @@ def _build_undecided_table(study: DetectorStudy) -> ReportTable:
         (ReportTableCell(reason), ReportTableCell(f"{count:,}")) for reason, count in (*undecided, *unclassified)
     )
     return ReportTable("detector-undecided", "Responses with too few labels", ("reason", "responses"), rows)
+
+
+def build_evaluation_tables(evaluation: DetectorEvaluation) -> tuple[ReportTable, ...]:
+    """Return the tables of the calibrated threshold, of judge calls, and of abstention."""
+    return (
+        _build_threshold_table(evaluation),
+        _build_judge_calls_table(evaluation),
+        _build_abstention_table(evaluation),
+    )
+
+
+def _build_threshold_table(evaluation: DetectorEvaluation) -> ReportTable:
+    """Return the share of each group that the calibrated threshold flags, and its responses in each band."""
+    rows = []
+    for group in StudyGroup:
+        counts = (ReportTableCell(f"{evaluation.bands[band][group]:,}") for band in DetectorBand)
+        rows.append((ReportTableCell(GROUP_WORDS[group]), _percent_cell(evaluation.flagged[group]), *counts))
+    settings = evaluation.calibration.settings
+    note = (
+        f"Flagged: percent of the group's scored responses below the threshold that allowed"
+        f" {100 * settings.max_false_positive_rate:g} % false positives on the calibration responses; of the reliable"
+        " ones it is the FPR. Questions are drawn with all their responses. The other columns count responses;"
+        f" uncertain takes the next {100 * settings.uncertain_share:g} % of the reliable calibration responses."
+    )
+    heads = ("group", "flagged, %", *DetectorBand)
+    return ReportTable("calibrated-threshold", "At the calibrated threshold", heads, tuple(rows), note)
+
+
+def _build_judge_calls_table(evaluation: DetectorEvaluation) -> ReportTable:
+    """Return the judged responses that each recall of the gap takes, by the detector, by controls and by chance."""
+    names = name_detectors([result.detector for result in evaluation.study.results])
+    identity = evaluation.calibration.identity
+    # The detector first; then the controls in their order.
+    detectors = [identity, *(detector for detector in names if detector != identity)]
+    rows = tuple(
+        (
+            ReportTableCell(format_percent(calls.recall)),
+            ReportTableCell(f"{evaluation.responses - calls.judged[identity]:,}"),
+            *(ReportTableCell(f"{calls.judged[detector]:,}") for detector in detectors),
+            ReportTableCell(f"{calls.by_chance:,}"),
+        )
+        for calls in evaluation.judge_calls
+    )
+    heads = ("recall of LGG, %", "saved", *(f"judged: {names[detector]}" for detector in detectors), "judged: chance")
+    note = (
+        f"Responses that a judge must see, lowest scores first, to see at least this part of LGG, of"
+        f" {evaluation.responses:,}. Saved: responses that need no judge by {names[identity]}. Responses without a"
+        " score are always judged. Thresholds are those of these responses. evaluation.json has every threshold."
+    )
+    return ReportTable("judge-calls", "Judge calls at equal recall", heads, rows, note)
+
+
+def _build_abstention_table(evaluation: DetectorEvaluation) -> ReportTable:
+    """Return reliability and accuracy of the answered responses at a few coverages."""
+    points = [_find_coverage(evaluation.abstention, coverage) for coverage in COVERAGES]
+    rows = tuple(
+        (
+            ReportTableCell(format_percent(point.coverage)),
+            ReportTableCell(f"{point.answered:,}"),
+            ReportTableCell(format_percent(point.reliable)),
+            ReportTableCell(format_percent(point.correct), (f"of {point.correctness_known:,}",)),
+            ReportTableCell("all" if point.threshold is None else format_score(point.threshold)),
+        )
+        for point in dict.fromkeys(points)
+    )
+    note = "Responses with the lowest ranks are left out first, after those without a score; equal ranks go together."
+    heads = ("coverage, %", "answered", "reliable, %", "correct, %", "lowest rank")
+    return ReportTable("abstention", "Abstention", heads, rows, note)
+
+
+def _find_coverage(points: Sequence[AbstentionPoint], coverage: float) -> AbstentionPoint:
+    """Return the point of the smallest coverage that is at least as large; the first point answers everything."""
+    return min((point for point in points if point.coverage >= coverage), key=lambda point: point.coverage)
