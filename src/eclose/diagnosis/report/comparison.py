@@ -22,7 +22,7 @@ from eclose.diagnosis.report.number_format import (
     format_signed_interval,
     format_signed_percent,
 )
-from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate_status
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, is_too_little_judged
 from eclose.diagnosis.report.summary import describe_few_questions
 from eclose.diagnosis.report.table import TABLE_METRICS, ReportTable, ReportTableCell
 from eclose.diagnosis.report.wording import METRIC_WORDS, name_response_group
@@ -144,7 +144,7 @@ def _difference_sentence(metric: Metric, difference: RateDifference) -> str:
     estimate = difference.estimate
     if estimate.value is None or estimate.interval is None:
         return f"{name} ({metric.value}): not defined in {_undefined(difference)}, so there is no difference."
-    if _too_little(difference):
+    if is_too_little_judged(difference.run, difference.base):
         return f"{name} ({metric.value}): too little judged to compare{_open_difference(difference)}."
     # Percentage points, since a relative change of a small rate misleads.
     figure = f"{format_signed_percent(estimate.value)} points {format_signed_interval(estimate.interval)}"
@@ -158,10 +158,6 @@ def _difference_sentence(metric: Metric, difference: RateDifference) -> str:
     if difference.run.unjudged or difference.base.unjudged:
         values += f" of the judged{_open_difference(difference)}"
     return f"{name} ({metric.value}): {figure}, {verdict} ({values})."
-
-
-def _too_little(difference: RateDifference) -> bool:
-    return RateStatus.TOO_LITTLE in (classify_rate_status(difference.run), classify_rate_status(difference.base))
 
 
 def _open_difference(difference: RateDifference) -> str:
@@ -242,7 +238,7 @@ def _difference_table(overall: GroupRateComparison) -> ReportTable:
 
 def _rate_cell(rate: Rate) -> ReportTableCell:
     # The counts are printed even where the rate is withheld.
-    value = DASH if classify_rate_status(rate) is RateStatus.TOO_LITTLE else format_percent(rate.value)
+    value = DASH if is_too_little_judged(rate) else format_percent(rate.value)
     return ReportTableCell(value, (f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""),))
 
 
@@ -250,7 +246,7 @@ def _difference_cell(difference: RateDifference) -> ReportTableCell:
     estimate = difference.estimate
     if estimate.value is None:
         return ReportTableCell("undefined")
-    if _too_little(difference):
+    if is_too_little_judged(difference.run, difference.base):
         return ReportTableCell(TOO_LITTLE_TEXT)
     # The marks are explained in the note below the table.
     marks = ("*" if difference.constant else "") + ("†" if estimate.undefined else "")

@@ -9,9 +9,8 @@ from urllib.parse import quote
 from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED_REASONS, UNREAD_REASONS, Criterion
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import EvidenceSufficiency
-from eclose.diagnosis.report.headline import RateText, format_group_rate, format_rate_value
 from eclose.diagnosis.report.number_format import format_count, format_percent_span
-from eclose.diagnosis.report.rate_status import RateStatus, classify_rate_status
+from eclose.diagnosis.report.rate_status import RateText, ShownRate, format_rate_value, is_too_little_judged
 from eclose.diagnosis.report.wording import (
     EVIDENCE_UNCHECKED,
     EVIDENCE_WORDS,
@@ -85,15 +84,15 @@ def list_rates_by_evidence(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, s
     if len(diagnosis.by_evidence) < 2:
         return ()
     groups = [(f"Where {_EVIDENCE_LEADS[kind]}", group) for kind, group in diagnosis.by_evidence.items()]
-    rates = [diagnosis.overall.rates[metric] for metric in (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)]
-    if all(classify_rate_status(rate) is RateStatus.TOO_LITTLE for rate in rates):
+    metrics = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
+    if all(is_too_little_judged(diagnosis.overall.rates[metric]) for metric in metrics):
         return ()
     return tuple(
         (
             name,
             format_count(group.responses, "response"),
-            str(format_group_rate(group, Metric.TRACE_RELIABILITY_RATE)),
-            str(format_group_rate(group, Metric.GAP_RATE)),
+            str(ShownRate.of_group(group, Metric.TRACE_RELIABILITY_RATE).figure),
+            str(ShownRate.of_group(group, Metric.GAP_RATE).figure),
         )
         for name, group in (*groups, ("All together", diagnosis.overall))
     )

@@ -15,15 +15,9 @@ from eclose.diagnosis.report.number_format import (
     format_count,
     format_percent,
     format_percent_interval,
-    format_percent_span,
     format_percent_with_interval,
 )
-from eclose.diagnosis.report.rate_status import (
-    TOO_LITTLE_TEXT,
-    RateStatus,
-    classify_rate_status,
-    widen_interval_by_unjudged,
-)
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, ShownRate
 from eclose.metrics.judge_against_people import LABEL_METRICS, LabelAgreementRow
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
@@ -34,7 +28,6 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.metrics.summary import GroupRates
-    from eclose.stats.rates import Rate
 
 TABLE_METRICS = tuple(metric for metric in Metric if metric not in (Metric.COMPLETENESS_RATE, Metric.GAP_AMONG_SOUND))
 """Columns of the tables. Completeness only separates two failure classes, and LggSound is LGG divided by LSR."""
@@ -100,22 +93,14 @@ def build_report_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[R
 
 def make_rate_cell(summary: GroupRates, metric: Metric) -> ReportTableCell:
     """Return ``70.6`` with ``[67.9, 73.2]`` and ``n 1,998`` beneath; ``70.5 to 70.6`` with missing labels."""
-    rate, estimate = summary.rates[metric], summary.estimates[metric]
+    shown = ShownRate.of_group(summary, metric)
+    rate = shown.rate
     # Unjudged responses follow with a plus sign.
     counted = f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else "")
-    interval = format_percent_interval(estimate.interval) if estimate.interval else ""
     # The paper prints Wilson intervals for the conditional rates.
-    wilson = f"W {format_percent_interval(rate.wilson)}" if metric in CONDITIONAL and rate.wilson else ""
-    match classify_rate_status(rate):
-        case RateStatus.BOUNDS:
-            lines = [f"{format_percent(rate.value)} {interval}", wilson, counted]
-        case RateStatus.TOO_LITTLE:
-            lines = [TOO_LITTLE_TEXT, counted]
-        case _:
-            lines = [interval, wilson, counted]
-    # With unjudged responses the cell shows the bounds, and the rate of the judged beneath.
-    text = format_percent(rate.value) if not rate.unjudged or rate.bounds is None else format_percent_span(rate.bounds)
-    return ReportTableCell(text, tuple(filter(None, lines)))
+    conditional = metric in CONDITIONAL and rate.wilson is not None and shown.status is not RateStatus.TOO_LITTLE
+    wilson = f"W {format_percent_interval(rate.wilson)}" if conditional else ""
+    return ReportTableCell(shown.number, tuple(filter(None, (shown.of_judged, wilson, counted))))
 
 
 def _summary_row(name: str, summary: GroupRates) -> tuple[ReportTableCell, ...]:
@@ -185,24 +170,17 @@ def _group_row(summary: GroupRates) -> tuple[ReportTableCell, ...]:
 def make_corrected_rates_row(overall: GroupRates, context: ReportContext) -> tuple[ReportTableCell, ...]:
     """Return the row of corrected rates, as bounds where labels of the judge are missing."""
     corrected = context.corrected or {}
-    cells = (_corrected_cell(overall.rates[metric], corrected.get(metric)) for metric in TABLE_METRICS)
-    return (ReportTableCell("all, corrected"), ReportTableCell(""), *cells)
+    rates = (ShownRate.of_people(overall.rates[metric], corrected.get(metric)) for metric in TABLE_METRICS)
+    return (ReportTableCell("all, corrected"), ReportTableCell(""), *map(_corrected_cell, rates))
 
 
-def _corrected_cell(rate: Rate, corrected: Estimate | None) -> ReportTableCell:
+def _corrected_cell(shown: ShownRate | None) -> ReportTableCell:
     """Return a corrected rate, as bounds with missing labels."""
-    if corrected is None or corrected.value is None or corrected.interval is None:
+    if shown is None:
         return ReportTableCell(DASH)
-    match classify_rate_status(rate):
-        case RateStatus.BOUNDS:
-            span = widen_interval_by_unjudged(rate, corrected.value, corrected.value)
-            return ReportTableCell(
-                format_percent_span(span),
-                (format_percent_interval(widen_interval_by_unjudged(rate, *corrected.interval)),),
-            )
-        case RateStatus.TOO_LITTLE:
-            return ReportTableCell(TOO_LITTLE_TEXT)
-    return ReportTableCell(format_percent(corrected.value), (format_percent_interval(corrected.interval),))
+    if shown.status is RateStatus.TOO_LITTLE:
+        return ReportTableCell(TOO_LITTLE_TEXT)
+    return ReportTableCell(shown.number, (format_percent_interval(shown.interval),))
 
 
 def _build_evidence_table(diagnosis: Diagnosis) -> ReportTable:

@@ -9,16 +9,10 @@ from eclose.diagnosis.report.number_format import (
     DASH,
     format_percent,
     format_percent_interval,
-    format_percent_span,
     format_signed_interval,
     format_signed_percent,
 )
-from eclose.diagnosis.report.rate_status import (
-    TOO_LITTLE_TEXT,
-    RateStatus,
-    classify_rate_status,
-    widen_interval_by_unjudged,
-)
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, ShownRate, is_too_little_judged
 from eclose.diagnosis.report.table import TABLE_METRICS, list_group_kinds
 from eclose.diagnosis.report.wording import CODE_WORDS, FAILURE_WORDS, METRIC_WORDS, name_response_group
 from eclose.metrics.rates import MAIN_METRICS, Metric
@@ -32,7 +26,6 @@ if TYPE_CHECKING:
     from eclose.diagnosis.report.summary import ResponseFlowPart, ResponseFlowStage
     from eclose.metrics.summary import GroupRates
     from eclose.stats.intervals import Estimate, Interval
-    from eclose.stats.rates import Rate
 
 PLOTTED_METRICS = (Metric.ACCURACY, Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
 """Metrics of the rate plot."""
@@ -156,12 +149,17 @@ def layout_rate_plot(diagnosis: Diagnosis, context: ReportContext) -> RatePlot:
     scales = {metric: _scale(groups, metric, corrected.get(metric)) for metric in PLOTTED_METRICS}
 
     def row(name: str, group: GroupRates) -> RateRow:
-        return name, group.responses, tuple(_dot(group, metric, scales[metric]) for metric in PLOTTED_METRICS)
+        rates = ((ShownRate.of_group(group, metric), scales[metric]) for metric in PLOTTED_METRICS)
+        return name, group.responses, tuple(_dot(shown, scale) for shown, scale in rates)
 
     overall_rows = [row("all, the judge alone" if corrected else "all responses", diagnosis.overall)]
     if corrected:
         rates = diagnosis.overall.rates
-        dots = tuple(_corrected_dot(corrected.get(metric), rates[metric], scales[metric]) for metric in PLOTTED_METRICS)
+        dots = tuple(
+            RateDot(DASH, "", 0, None, None, None) if shown is None else _dot(shown, scales[metric])
+            for metric in PLOTTED_METRICS
+            for shown in (ShownRate.of_people(rates[metric], corrected.get(metric)),)
+        )
         # The corrected row comes first, above the judge's own.
         overall_rows.insert(0, ("all, corrected", diagnosis.overall.responses, dots))
     axes = tuple(PlotAxis(metric.value, METRIC_WORDS[metric][0], scales[metric]) for metric in PLOTTED_METRICS)
@@ -182,45 +180,23 @@ def _scale(groups: Sequence[GroupRates], metric: Metric, corrected: Estimate | N
     return next(scale for scale in _SCALES if scale >= min(max(tops, default=0.0), 1.0))
 
 
-def _corrected_dot(estimate: Estimate | None, rate: Rate, scale: float) -> RateDot:
-    """Return the dot of a corrected rate, with a band where labels of the judge are missing."""
-    if estimate is None or estimate.value is None or estimate.interval is None:
-        return RateDot(DASH, "", 0, None, None, None)
-    if classify_rate_status(rate) is RateStatus.TOO_LITTLE:
-        return RateDot(TOO_LITTLE_TEXT, "", 0, None, None, None)
-    if not rate.unjudged:
-        label, interval, band = format_percent(estimate.value), estimate.interval, None
-        words = format_percent_interval(interval)
-    else:
-        span, interval = (
-            widen_interval_by_unjudged(rate, estimate.value, estimate.value),
-            widen_interval_by_unjudged(rate, *estimate.interval),
-        )
-        label, words, band = format_percent_span(span), "", _span(span, scale)
-    return RateDot(label, words, 0, _position(estimate.value / scale), _span(interval, scale), band)
-
-
 def _span(interval: Interval | None, scale: float) -> tuple[float, float] | None:
     return None if interval is None else (_position(interval.low / scale), _position(interval.high / scale))
 
 
-def _dot(group: GroupRates, metric: Metric, scale: float) -> RateDot:
-    """Return the dot of a rate; only its band where too little was judged."""
-    rate, estimate = group.rates[metric], group.estimates[metric]
-    if rate.bounds is None or not rate.unjudged:
-        # Every response is judged: a dot and a whisker.
-        label, band = format_percent(rate.value), None
-    else:
-        # Some are unjudged: the band shows where the rate can lie.
-        label, band = format_percent_span(rate.bounds), _span(rate.bounds, scale)
-    if classify_rate_status(rate) is RateStatus.TOO_LITTLE:
-        return RateDot(TOO_LITTLE_TEXT, "", rate.n, None, None, band)
+def _dot(shown: ShownRate, scale: float) -> RateDot:
+    """Return the dot of a rate, with the band of its bounds where labels are missing."""
+    rate = shown.rate
+    band = _span(shown.span, scale) if rate.unjudged else None
+    if shown.status is RateStatus.TOO_LITTLE:
+        # Bounds are those of the judge's own rate.
+        return RateDot(TOO_LITTLE_TEXT, "", rate.n, None, None, None if shown.corrected else band)
     return RateDot(
-        label,
-        "" if band else format_percent_interval(estimate.interval),
+        shown.number,
+        "" if band else format_percent_interval(shown.interval),
         rate.n,
-        None if rate.value is None else _position(rate.value / scale),
-        _span(estimate.interval, scale),
+        None if shown.value is None else _position(shown.value / scale),
+        _span(shown.interval, scale),
         band,
     )
 
@@ -258,7 +234,7 @@ def layout_dataset_panels(diagnosis: Diagnosis) -> tuple[DatasetPanel, ...]:
 
 
 def _model_dots(group: GroupRates, model: str) -> tuple[str, tuple[RateDot, ...]]:
-    return model, tuple(_dot(group, metric, 1.0) for metric in PANEL_METRICS)
+    return model, tuple(_dot(ShownRate.of_group(group, metric), 1.0) for metric in PANEL_METRICS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +263,7 @@ def _difference_dot(difference: RateDifference, scale: float) -> RateDot:
     estimate = difference.estimate
     if estimate.value is None or estimate.interval is None:
         return RateDot("undefined", "", 0, None, None, None)
-    if RateStatus.TOO_LITTLE in (classify_rate_status(difference.run), classify_rate_status(difference.base)):
+    if is_too_little_judged(difference.run, difference.base):
         return RateDot(TOO_LITTLE_TEXT, "", 0, None, None, None)
     # Map [-scale, scale] to the width, so that 0 is in the middle.
     positions = [_position((1 + end / scale) / 2) for end in (estimate.value, *estimate.interval)]
