@@ -24,7 +24,7 @@ from eclose.diagnosis.report.number_format import (
 )
 from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, is_too_little_judged
 from eclose.diagnosis.report.summary import describe_few_questions
-from eclose.diagnosis.report.table import TABLE_METRICS, ReportTable, ReportTableCell
+from eclose.diagnosis.report.table import TABLE_METRICS, ReportTable, ReportTableCell, ReportTableRow
 from eclose.diagnosis.report.wording import METRIC_WORDS, name_response_group
 from eclose.judged_cases import LeftOutResponse, refuse_reused_question_ids
 from eclose.metrics.rates import Metric
@@ -219,21 +219,13 @@ def _difference_table(overall: GroupRateComparison) -> ReportTable:
     unjudged = any(rate.run.unjudged or rate.base.unjudged for rate in overall.differences.values())
     # The column of bounds appears only where responses are unjudged.
     heads = ("rate", "", "this run", "the other run", "difference", *_BOUNDS_HEAD[: int(unjudged)])
-    rows = []
+    rows: list[ReportTableRow] = []
     for metric in TABLE_METRICS:
         rate = overall.differences[metric]
         rates = _rate_cell(rate.run), _rate_cell(rate.base)
-        bounds = (ReportTableCell(_bounds(rate)),) if unjudged else ()
-        rows.append(
-            (
-                ReportTableCell(metric.value),
-                ReportTableCell(METRIC_WORDS[metric][0]),
-                *rates,
-                _difference_cell(rate),
-                *bounds,
-            )
-        )
-    return ReportTable("differences", "Every rate, this run minus the other", heads, tuple(rows), _DIFFERENCE_NOTE)
+        bounds = (_bounds(rate),) if unjudged else ()
+        rows.append((metric.value, METRIC_WORDS[metric][0], *rates, _difference_cell(rate), *bounds))
+    return ReportTable.of("differences", "Every rate, this run minus the other", heads, rows, _DIFFERENCE_NOTE)
 
 
 def _rate_cell(rate: Rate) -> ReportTableCell:
@@ -263,43 +255,37 @@ def _bounds(difference: RateDifference) -> str:
 
 
 def _dataset_table(groups: Sequence[GroupRateComparison]) -> ReportTable:
-    rows = tuple(
+    rows: tuple[ReportTableRow, ...] = tuple(
         (
-            ReportTableCell(name_response_group(group.group) if group.group else "all shared questions"),
-            ReportTableCell(f"{group.questions:,}"),
+            name_response_group(group.group) if group.group else "all shared questions",
+            f"{group.questions:,}",
             *(_difference_cell(group.differences[metric]) for metric in TABLE_METRICS),
         )
         for group in groups
     )
     heads = ("dataset", "questions", *(metric.value for metric in TABLE_METRICS))
-    return ReportTable("differences-by-dataset", "The differences by dataset", heads, rows)
+    return ReportTable.of("differences-by-dataset", "The differences by dataset", heads, rows)
 
 
 def _transition_table(comparison: RunComparison) -> ReportTable:
     """Return pairs by the class in the base run (rows) and in this run (columns); only classes that occur."""
     old_classes = [kind for kind in RESPONSE_CLASSES if any(old == kind for old, _ in comparison.transitions)]
     new_classes = [kind for kind in RESPONSE_CLASSES if any(new == kind for _, new in comparison.transitions)]
-    rows = [
+    rows: list[ReportTableRow] = [
         (
-            ReportTableCell(describe_response_class(old)),
+            describe_response_class(old),
             *(_transition_cell(comparison, old, new) for new in new_classes),
             _base_total(comparison, old),
         )
         for old in old_classes
     ]
-    rows.append(
-        (
-            ReportTableCell("all"),
-            *(_run_total(comparison, new) for new in new_classes),
-            ReportTableCell(f"{comparison.paired:,}"),
-        )
-    )
+    rows.append(("all", *(_run_total(comparison, new) for new in new_classes), f"{comparison.paired:,}"))
     note = (
         "Rows: the class in the other run. Columns: the class in this one. Responses to one question are partners "
         "where they have one id, else where they are the only ones of one model and seed, or the only ones at all."
     )
     heads = ("was", *(describe_response_class(kind) for kind in new_classes), "all")
-    return ReportTable("transitions", "Which class responses went to", heads, tuple(rows), note)
+    return ReportTable.of("transitions", "Which class responses went to", heads, rows, note)
 
 
 def _transition_cell(comparison: RunComparison, old: ResponseClass, new: ResponseClass) -> ReportTableCell:
@@ -315,6 +301,6 @@ def _base_total(comparison: RunComparison, old: ResponseClass) -> ReportTableCel
     return ReportTableCell(f"{total:,}", show=f"before={name_response_class(old)}")
 
 
-def _run_total(comparison: RunComparison, new: ResponseClass) -> ReportTableCell:
+def _run_total(comparison: RunComparison, new: ResponseClass) -> str:
     """Return the total of a column. It has no link, which would also show responses without a partner."""
-    return ReportTableCell(f"{_count_transitions(comparison, lambda _, second: second == new):,}")
+    return f"{_count_transitions(comparison, lambda _, second: second == new):,}"

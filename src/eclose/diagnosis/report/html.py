@@ -26,9 +26,9 @@ from eclose.diagnosis.report.first_screen import WorstExample, compare_side_by_s
 from eclose.diagnosis.report.headline import PEOPLE_FIGURE, build_report_headline
 from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
 from eclose.diagnosis.report.plots.layout import (
+    build_response_flow,
     layout_composition_charts,
     layout_difference_plot,
-    layout_flow_bars,
     layout_rate_plot,
 )
 from eclose.diagnosis.report.scores.explorer import (
@@ -36,7 +36,7 @@ from eclose.diagnosis.report.scores.explorer import (
     build_unscored_facet,
     layout_score_plot,
 )
-from eclose.diagnosis.report.table import ReportTable, ReportTableCell, build_report_tables, list_metric_glossary
+from eclose.diagnosis.report.table import ReportTable, build_report_tables, list_metric_glossary
 from eclose.diagnosis.report.wording import CODE_WORDS, LABEL_WORDS
 from eclose.protocol import disclosure
 
@@ -291,12 +291,9 @@ def _tabulate_left_out(context: ReportContext) -> tuple[ReportTable, ...]:
     """Return the table of responses that could not be diagnosed; none where there are none."""
     if not context.left_out:
         return ()
-    rows = tuple(
-        (ReportTableCell(response_id), ReportTableCell(reason))
-        for response_id, reason in context.left_out[:MAX_LEFT_OUT_ROWS]
-    )
+    rows = context.left_out[:MAX_LEFT_OUT_ROWS]
     note = f"The first {MAX_LEFT_OUT_ROWS} of {len(context.left_out):,}." if len(context.left_out) > len(rows) else ""
-    return (ReportTable("left-out", "Responses left out", ("response", "reason"), rows, note),)
+    return (ReportTable.of("left-out", "Responses left out", ("response", "reason"), rows, note),)
 
 
 def _make_payload(cases: Sequence[JudgedCase], worst: WorstExample | None, context: ReportContext) -> ExplorerPayload:
@@ -352,7 +349,7 @@ def render_report_page(
         ],  # the second lists all labels, as a table of the page does
         agreements=summary.list_judge_agreement(context),
         flips=summary.describe_judge_flips(diagnosis),
-        flow=layout_flow_bars(summary.build_response_flow(diagnosis)),
+        flow=build_response_flow(diagnosis),
         rates=layout_rate_plot(diagnosis, context),
         compositions=layout_composition_charts(diagnosis),
         tables=(*build_report_tables(diagnosis, context), *_tabulate_left_out(context)),
