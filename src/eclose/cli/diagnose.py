@@ -85,11 +85,11 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     missing = any(rate.unjudged for rate in overall.rates.values())
     rows = []
     for metric, rate in overall.rates.items():
-        shown = ShownRate.of_group(overall, metric)
+        shown_rate = ShownRate.of_group(overall, metric)
         # With too few judged responses a rate depends on which ones happened to be judged, so words replace it.
-        value = format_percent_with_interval(*shown.estimate[:2]) if shown.printed else str(shown.figure)
+        value = format_percent_with_interval(*shown_rate.estimate[:2]) if shown_rate.printed else str(shown_rate.figure)
         value = "not asked" if metric in diagnosis.unasked else value
-        corrected = ShownRate.of_people(rate, (notes.corrected or {}).get(metric)) if shown.printed else None
+        corrected = ShownRate.of_people(rate, (notes.corrected or {}).get(metric)) if shown_rate.printed else None
         row = [str(metric), value, f"{rate.n:,}"]
         # The columns of missing labels and of corrections appear only where some rate needs them.
         row += [f"{rate.unjudged:,}", format_percent_span(rate.bounds) if rate.unjudged else ""] if missing else []

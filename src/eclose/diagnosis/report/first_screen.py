@@ -266,8 +266,8 @@ def _compare_rate(metric: Metric, difference: RateDifference) -> tuple[SideCell,
 
 def _rate(rate: Rate) -> str:
     """Return a rate as a cell shows it: a value, bounds, or a word."""
-    shown = ShownRate(rate, Estimate(rate.value, None))
-    return f"{shown.number} %" if shown.printed else shown.figure.value
+    shown_rate = ShownRate(rate, Estimate(rate.value, None))
+    return f"{shown_rate.number} %" if shown_rate.printed else shown_rate.figure.value
 
 
 def describe_change(names: tuple[str, str], differences: Mapping[Metric, RateDifference]) -> str:
@@ -342,8 +342,8 @@ def _rank_systems(systems: Sequence[GroupRates]) -> SideBySide:
 
 def _value(group: GroupRates, metric: Metric, *, missing: float) -> float:
     """Return a rate that may be printed, else ``missing``."""
-    shown = ShownRate.of_group(group, metric)
-    return shown.value if shown.printed and shown.value is not None else missing
+    shown_rate = ShownRate.of_group(group, metric)
+    return shown_rate.value if shown_rate.printed and shown_rate.value is not None else missing
 
 
 def _describe_systems(systems: Sequence[GroupRates]) -> Iterator[str]:

@@ -110,19 +110,19 @@ def _state(
 ) -> HeadlineStatement:
     """Return the statement; ``lead`` is its text for one response and for several."""
     judged, corrected = shares
-    shown, rate = corrected or judged, judged.rate
+    shown_rate, rate = corrected or judged, judged.rate
     too_little = judged.status is RateStatus.TOO_LITTLE
     return HeadlineStatement(
         kind=kind,
         count=rate.hits,
         # Completes the figure 'too little judged'.
         lead=f"to tell how many {lead[1]}" if too_little else lead[0 if rate.hits == 1 else 1],
-        figure=shown.figure,
+        figure=shown_rate.figure,
         meaning=meaning,
         beside="" if corrected is None else f"The judge alone says {judged.figure}",
         detail=_detail(judged),
         whose="" if too_little else _whose(context, corrected=corrected is not None),
-        card=None if too_little else _format_card(shown),
+        card=None if too_little else _format_card(shown_rate),
         least=bool(rate.unjudged),
         unknown=bool(rate.unjudged and not rate.n),
         show=f"outcome={kind}",
@@ -185,12 +185,12 @@ def _unsound(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement:
     return _state("unsound", (judged.complement, corrected and corrected.complement), context, lead, meaning)
 
 
-def _format_card(shown: ShownRate) -> RateText | None:
-    value, interval, _ = shown.estimate
+def _format_card(shown_rate: ShownRate) -> RateText | None:
+    value, interval, _ = shown_rate.estimate
     if value is None:
         return None
-    words = "" if interval is None else f"likely {format_percent_between(shown.widen(interval))}"
-    return RateText(format_percent_about(shown.widen(Interval(value, value))), words)
+    words = "" if interval is None else f"likely {format_percent_between(shown_rate.widen(interval))}"
+    return RateText(format_percent_about(shown_rate.widen(Interval(value, value))), words)
 
 
 def _detail(judged: ShownRate) -> str:

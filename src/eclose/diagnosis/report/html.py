@@ -21,7 +21,7 @@ from eclose.diagnosis.report import summary
 from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.explorer import filters as explorer_filters
-from eclose.diagnosis.report.explorer.sample import RunSample, sample_report_cases
+from eclose.diagnosis.report.explorer.filters import RunSample, sample_report_cases
 from eclose.diagnosis.report.first_screen import WorstExample, compare_side_by_side, find_worst_example
 from eclose.diagnosis.report.headline import PEOPLE_FIGURE, build_report_headline
 from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
@@ -31,7 +31,7 @@ from eclose.diagnosis.report.plots.layout import (
     layout_difference_plot,
     layout_rate_plot,
 )
-from eclose.diagnosis.report.scores.explorer import (
+from eclose.diagnosis.report.scores.columns import (
     build_score_entries,
     build_unscored_facet,
     layout_score_plot,

@@ -152,18 +152,20 @@ def _rates(dataset: str, model: str, summary: GroupRates) -> Iterator[str]:
     yield _row(["", "", "", *(_small(rate.of_judged) for rate in rates.values())])
     if any(rates[metric].rate.n for metric in CONDITIONAL):
         wilson = (
-            f"W {format_percent_interval(shown.rate.wilson)}" if metric in CONDITIONAL and shown.printed else ""
-            for metric, shown in rates.items()
+            f"W {format_percent_interval(shown_rate.rate.wilson)}"
+            if metric in CONDITIONAL and shown_rate.printed
+            else ""
+            for metric, shown_rate in rates.items()
         )
         yield _row(["", "", "", *map(_small, wilson)])
 
 
-def _value(shown: ShownRate, *, conditional: bool) -> str:
+def _value(shown_rate: ShownRate, *, conditional: bool) -> str:
     """Return the rate, or its bounds with missing labels; conditional rates with their counts."""
     # LggShare and LggRisk are shares of some responses, so their denominators differ from n of the row.
-    counted = conditional and shown.rate.n and shown.printed
-    among = rf" {{\scriptsize({shown.rate.hits}/{shown.rate.n})}}" if counted else ""
-    return ("--" if shown.span is None else shown.number) + among
+    counted = conditional and shown_rate.rate.n and shown_rate.printed
+    among = rf" {{\scriptsize({shown_rate.rate.hits}/{shown_rate.rate.n})}}" if counted else ""
+    return ("--" if shown_rate.span is None else shown_rate.number) + among
 
 
 def _number(value: float | None) -> str:

@@ -110,14 +110,14 @@ def build_report_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[R
 
 def make_rate_cell(summary: GroupRates, metric: Metric) -> ReportTableCell:
     """Return ``70.6`` with ``[67.9, 73.2]`` and ``n 1,998`` beneath; ``70.5 to 70.6`` with missing labels."""
-    shown = ShownRate.of_group(summary, metric)
-    rate = shown.rate
+    shown_rate = ShownRate.of_group(summary, metric)
+    rate = shown_rate.rate
     # Unjudged responses follow with a plus sign.
     counted = f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else "")
     # The paper prints Wilson intervals for the conditional rates.
-    conditional = metric in CONDITIONAL and rate.wilson is not None and shown.status is not RateStatus.TOO_LITTLE
+    conditional = metric in CONDITIONAL and rate.wilson is not None and shown_rate.status is not RateStatus.TOO_LITTLE
     wilson = f"W {format_percent_interval(rate.wilson)}" if conditional else ""
-    return ReportTableCell(shown.number, tuple(filter(None, (shown.of_judged, wilson, counted))))
+    return ReportTableCell(shown_rate.number, tuple(filter(None, (shown_rate.of_judged, wilson, counted))))
 
 
 def _summary_row(name: str, summary: GroupRates) -> ReportTableRow:
@@ -191,13 +191,13 @@ def make_corrected_rates_row(overall: GroupRates, context: ReportContext) -> tup
     return (ReportTableCell("all, corrected"), ReportTableCell(""), *map(_corrected_cell, rates))
 
 
-def _corrected_cell(shown: ShownRate | None) -> ReportTableCell:
+def _corrected_cell(shown_rate: ShownRate | None) -> ReportTableCell:
     """Return a corrected rate, as bounds with missing labels."""
-    if shown is None:
+    if shown_rate is None:
         return ReportTableCell(DASH)
-    if shown.status is RateStatus.TOO_LITTLE:
+    if shown_rate.status is RateStatus.TOO_LITTLE:
         return ReportTableCell(TOO_LITTLE_TEXT)
-    return ReportTableCell(shown.number, (format_percent_interval(shown.interval),))
+    return ReportTableCell(shown_rate.number, (format_percent_interval(shown_rate.interval),))
 
 
 def _build_evidence_table(diagnosis: Diagnosis) -> ReportTable:

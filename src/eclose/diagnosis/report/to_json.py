@@ -139,8 +139,8 @@ def _group(summary: GroupRates, benchmark: str | None = None, model: str | None 
 
 def _rate(summary: GroupRates, metric: Metric) -> dict[str, Any]:
     """Return a rate; ``value`` is null where too little was judged, and ``of_judged`` is the rate of the judged."""
-    shown = ShownRate.of_group(summary, metric)
-    rate, estimate = shown.rate, shown.estimate
+    shown_rate = ShownRate.of_group(summary, metric)
+    rate, estimate = shown_rate.rate, shown_rate.estimate
     return {
         "hits": rate.hits,
         "n": rate.n,
@@ -149,7 +149,7 @@ def _rate(summary: GroupRates, metric: Metric) -> dict[str, Any]:
         **estimate_to_dict(Estimate(None, None) if is_too_little_judged(rate) else estimate),
         "method": None if estimate.interval is None else INTERVAL_METHOD,
         "bounds": _ends(rate.bounds),
-        "reading": str(shown.status),
+        "reading": str(shown_rate.status),
         "of_judged": estimate_to_dict(estimate),
         "wilson": _ends(rate.wilson),
     }

@@ -20,7 +20,7 @@ from eclose.diagnosis.report.detectors.documents import (
     render_detector_markdown,
 )
 from eclose.diagnosis.report.detectors.tables import build_detector_tables
-from eclose.diagnosis.report.scores.names import name_detectors
+from eclose.diagnosis.report.scores.columns import name_detectors
 
 FEW = StudySettings(resamples=20)
 LABEL_SOURCE = "The groups rest on the labels of judge-x."

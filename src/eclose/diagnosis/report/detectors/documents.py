@@ -21,7 +21,7 @@ from eclose.diagnosis.report.detectors.tables import (
 from eclose.diagnosis.report.latex import escape_latex, join_latex_lines, make_latex_table
 from eclose.diagnosis.report.markdown import escape_markdown, make_markdown_table
 from eclose.diagnosis.report.number_format import add_no_break_spaces, format_count, format_score
-from eclose.diagnosis.report.scores.names import name_detectors
+from eclose.diagnosis.report.scores.columns import name_detectors
 from eclose.diagnosis.report.to_json import estimate_to_dict
 
 if TYPE_CHECKING:

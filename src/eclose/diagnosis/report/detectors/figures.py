@@ -18,7 +18,7 @@ from eclose.diagnosis.report.plots.style import (
     remove_frame,
     render_figure_files,
 )
-from eclose.diagnosis.report.scores.names import name_detectors
+from eclose.diagnosis.report.scores.columns import name_detectors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from eclose.core.verdict import FailureClass
 from eclose.detection.scores import DetectorBand
 from eclose.detection.study_statistics import FAILURE_GROUPS, GAP_CLASSES, StudyGroup
 from eclose.diagnosis.report.number_format import format_count, format_percent, format_score, format_score_interval
-from eclose.diagnosis.report.scores.names import name_detectors
+from eclose.diagnosis.report.scores.columns import name_detectors
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell, ReportTableRow, make_percent_cell
 from eclose.diagnosis.report.wording import FAILURE_WORDS
 

@@ -1,8 +1,14 @@
-"""Filters of the explorer. All logic is here: the page only compares numbers."""
+"""The list of responses on the page: its filters, and which responses of a large run it holds.
+
+All logic is here: the page only compares numbers. The page of a small run lists every response. From
+``MAX_PAGE_RESPONSES`` on it would be too large to open quickly, so it lists a sample and says so: failures first,
+spread over models, datasets and kinds of failure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -14,10 +20,11 @@ from eclose.core.verdict import FailureClass, TraceGroup, Verdict
 from eclose.diagnosis.compare import CHAIN_CRITERIA, RESPONSE_CLASSES, ResponseClass, name_outcome
 from eclose.diagnosis.diagnose import EvidenceSufficiency, JudgedCase
 from eclose.diagnosis.report.wording import CODE_WORDS, CRITERION_WORDS, FAILURE_WORDS
+from eclose.diagnosis.response_counter import ResponseSample, ResponseStratum
 from eclose.metrics.summary import VERDICT_GROUPINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,3 +220,53 @@ def build_facet_columns(responses: Sequence[ResponseFacts]) -> list[dict[str, An
     names = [entry["name"] for entry in entries]
     first_row = ("outcome", "before" if "before" in names else "answer")
     return [{**entry, "main": int(entry["name"] in first_row)} for entry in entries]
+
+
+MAX_PAGE_RESPONSES = 30_000
+"""Responses that a page lists at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSample:
+    """Responses that a page lists, of all responses of a run."""
+
+    cases: tuple[JudgedCase, ...]
+    """The listed responses with their judgments, in the order of the run."""
+    left_out: int = 0
+    """Judged responses that are not listed."""
+    outcomes: Mapping[str, tuple[int, int]] | None = None
+    """Listed and judged responses by outcome; None where that was not counted."""
+
+    @property
+    def total(self) -> int:
+        """Number of judged responses of the run."""
+        return len(self.cases) + self.left_out
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is listed and what is not; empty where every response is listed."""
+        if not self.left_out:
+            return ()
+        listed = f"This page lists {len(self.cases):,} of {self.total:,} responses; its figures are of all of them."
+        parts = [
+            f"{OUTCOME_WORDS[outcome]} {shown:,} of {judged:,}"
+            for outcome, (shown, judged) in (self.outcomes or {}).items()
+        ]
+        return (listed, f"Listed by outcome: {', '.join(parts)}.") if parts else (listed,)
+
+
+def sample_report_cases(cases: Sequence[JudgedCase], limit: int | None = None) -> RunSample:
+    """Return the responses that a page lists: all up to a limit, otherwise a sample of that size."""
+    limit = MAX_PAGE_RESPONSES if limit is None else limit
+    if len(cases) <= limit:
+        return RunSample(tuple(cases))
+    sample = ResponseSample(limit)
+    for position, case in enumerate(cases):
+        groups = (get_response_group(case, "benchmark"), get_response_group(case, "model"))
+        sample.add(ResponseStratum(name_outcome(case.verdict), *groups), case.response.id, (position,))
+    chosen = sample.choose()
+    listed = Counter(outcome for _, outcome in chosen)
+    outcomes = {
+        outcome: (listed[outcome], sample.judged[outcome]) for outcome in OUTCOME_WORDS if sample.judged[outcome]
+    }
+    return RunSample(tuple(cases[position] for (position,), _ in chosen), len(cases) - len(chosen), outcomes)

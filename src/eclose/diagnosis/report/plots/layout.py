@@ -192,15 +192,15 @@ def layout_rate_plot(diagnosis: Diagnosis, context: ReportContext) -> RatePlot:
 
     def row(name: str, group: GroupRates) -> RateRow:
         rates = ((ShownRate.of_group(group, metric), scales[metric]) for metric in PLOTTED_METRICS)
-        return name, group.responses, tuple(_dot(shown, scale) for shown, scale in rates)
+        return name, group.responses, tuple(_dot(shown_rate, scale) for shown_rate, scale in rates)
 
     overall_rows = [row("all, the judge alone" if corrected else "all responses", diagnosis.overall)]
     if corrected:
         rates = diagnosis.overall.rates
         dots = tuple(
-            RateDot(DASH) if shown is None else _dot(shown, scales[metric])
+            RateDot(DASH) if shown_rate is None else _dot(shown_rate, scales[metric])
             for metric in PLOTTED_METRICS
-            for shown in (ShownRate.of_people(rates[metric], corrected.get(metric)),)
+            for shown_rate in (ShownRate.of_people(rates[metric], corrected.get(metric)),)
         )
         # The corrected row comes first, above the judge's own.
         overall_rows.insert(0, ("all, corrected", diagnosis.overall.responses, dots))
@@ -226,19 +226,19 @@ def _span(interval: Interval | None, scale: float) -> tuple[float, float] | None
     return None if interval is None else (_position(interval.low / scale), _position(interval.high / scale))
 
 
-def _dot(shown: ShownRate, scale: float) -> RateDot:
+def _dot(shown_rate: ShownRate, scale: float) -> RateDot:
     """Return the dot of a rate, with the band of its bounds where labels are missing."""
-    rate = shown.rate
-    band = _span(shown.span, scale) if rate.unjudged else None
-    if shown.status is RateStatus.TOO_LITTLE:
+    rate = shown_rate.rate
+    band = _span(shown_rate.span, scale) if rate.unjudged else None
+    if shown_rate.status is RateStatus.TOO_LITTLE:
         # Bounds are those of the judge's own rate.
-        return RateDot(TOO_LITTLE_TEXT, n=rate.n, band=None if shown.corrected else band)
+        return RateDot(TOO_LITTLE_TEXT, n=rate.n, band=None if shown_rate.corrected else band)
     return RateDot(
-        label=shown.number,
-        interval="" if band else format_percent_interval(shown.interval),
+        label=shown_rate.number,
+        interval="" if band else format_percent_interval(shown_rate.interval),
         n=rate.n,
-        value=None if shown.value is None else _position(shown.value / scale),
-        whisker=_span(shown.interval, scale),
+        value=None if shown_rate.value is None else _position(shown_rate.value / scale),
+        whisker=_span(shown_rate.interval, scale),
         band=band,
     )
 
