@@ -271,36 +271,21 @@ def _transition_table(comparison: RunComparison) -> ReportTable:
     """Return pairs by the class in the base run (rows) and in this run (columns); only classes that occur."""
     old_classes = [kind for kind in RESPONSE_CLASSES if any(old == kind for old, _ in comparison.transitions)]
     new_classes = [kind for kind in RESPONSE_CLASSES if any(new == kind for _, new in comparison.transitions)]
-    rows: list[ReportTableRow] = [
-        (
-            describe_response_class(old),
-            *(_transition_cell(comparison, old, new) for new in new_classes),
-            _base_total(comparison, old),
+    rows: list[ReportTableRow] = []
+    for old in old_classes:
+        before = f"before={name_response_class(old)}"
+        counts = {new: comparison.transitions.get((old, new), 0) for new in new_classes}
+        cells = (
+            ReportTableCell(f"{count:,}", show=f"{before}&outcome={name_response_class(new)}") if count else DASH
+            for new, count in counts.items()
         )
-        for old in old_classes
-    ]
-    rows.append(("all", *(_run_total(comparison, new) for new in new_classes), f"{comparison.paired:,}"))
+        rows.append((describe_response_class(old), *cells, ReportTableCell(f"{sum(counts.values()):,}", show=before)))
+    totals = [sum(comparison.transitions.get((old, new), 0) for old in old_classes) for new in new_classes]
+    # Totals of columns have no links, which would also show responses without a partner.
+    rows.append(("all", *(f"{total:,}" for total in totals), f"{comparison.paired:,}"))
     note = (
         "Rows: the class in the other run. Columns: the class in this one. Responses to one question are partners "
         "where they have one id, else where they are the only ones of one model and seed, or the only ones at all."
     )
     heads = ("was", *(describe_response_class(kind) for kind in new_classes), "all")
     return ReportTable.of("transitions", "Which class responses went to", heads, rows, note)
-
-
-def _transition_cell(comparison: RunComparison, old: ResponseClass, new: ResponseClass) -> ReportTableCell:
-    """Return the number of pairs with two classes, linked to the responses."""
-    if not (count := comparison.transitions.get((old, new), 0)):
-        return ReportTableCell(DASH)
-    return ReportTableCell(f"{count:,}", show=f"before={name_response_class(old)}&outcome={name_response_class(new)}")
-
-
-def _base_total(comparison: RunComparison, old: ResponseClass) -> ReportTableCell:
-    """Return the total of a row, linked to its responses."""
-    total = _count_transitions(comparison, lambda first, _: first == old)
-    return ReportTableCell(f"{total:,}", show=f"before={name_response_class(old)}")
-
-
-def _run_total(comparison: RunComparison, new: ResponseClass) -> str:
-    """Return the total of a column. It has no link, which would also show responses without a partner."""
-    return f"{_count_transitions(comparison, lambda _, second: second == new):,}"

@@ -127,31 +127,16 @@ def _by_before(name: str, label: str) -> ExplorerFacetOption:
     return ExplorerFacetOption(name, label, lambda facts: facts.before == name)
 
 
-def _class(outcome: str) -> str:
-    """Return the class of an outcome, whichever label is missing."""
-    return "undecided" if outcome.startswith("undecided_") else outcome
-
-
 def _changed(facts: ResponseFacts) -> bool:
-    return facts.before not in ("", NO_PARTNER, _class(facts.outcome))
+    # Whichever label is missing, undecided is one class.
+    here = "undecided" if facts.outcome.startswith("undecided_") else facts.outcome
+    return facts.before not in ("", NO_PARTNER, here)
 
 
 def _disagrees(facts: ResponseFacts) -> bool:
     # An unknown side is not a disagreement.
     both = facts.matched is not None and facts.verdict.correct is not None
     return both and facts.matched is not facts.verdict.correct
-
-
-def _lucky(facts: ResponseFacts) -> bool:
-    return facts.verdict.correct is True and facts.verdict.globally_sufficient is False
-
-
-def _flipped(facts: ResponseFacts) -> bool:
-    return bool(find_split_judge_votes(facts.case.judgment))
-
-
-def _empty(facts: ResponseFacts) -> bool:
-    return not any(step.substantive for step in facts.case.judgment.steps)
 
 
 def find_split_judge_votes(judgment: Judgment) -> dict[str, tuple[Label, ...]]:
@@ -186,14 +171,18 @@ EXPLORER_FACETS: tuple[ExplorerFacet, ...] = (
         ExplorerFacetOption("none", "none submitted", lambda facts: facts.case.response.answer is None),
     )),
     ExplorerFacet("unjudged", "Not judged", (
-        ExplorerFacetOption("any", "anything", lambda facts: bool(facts.unjudged)), *map(_by_open, Criterion),
+        ExplorerFacetOption("any", "anything", lambda facts: bool(facts.unjudged)),
+        *map(_by_open, Criterion),
     )),
     ExplorerFacet("look", "Worth a look", (
         ExplorerFacetOption("inconsistent", "everything holds, yet wrong", lambda facts: facts.verdict.inconsistent),
         ExplorerFacetOption("disagree", "judge and matching disagree", _disagrees),
-        ExplorerFacetOption("lucky", "correct, though the whole fails", _lucky),
-        ExplorerFacetOption("flipped", "the judge gave both answers", _flipped),
-        ExplorerFacetOption("steps", "no substantive step", _empty),
+        ExplorerFacetOption("lucky", "correct, though the whole fails",
+                            lambda facts: facts.verdict.correct is True and facts.verdict.globally_sufficient is False),
+        ExplorerFacetOption("flipped", "the judge gave both answers",
+                            lambda facts: bool(find_split_judge_votes(facts.case.judgment))),
+        ExplorerFacetOption("steps", "no substantive step",
+                            lambda facts: not any(step.substantive for step in facts.case.judgment.steps)),
         ExplorerFacetOption("lines", "several answer lines", lambda facts: facts.case.response.answer_lines > 1),
         ExplorerFacetOption("cut", "cut off", lambda facts: facts.case.response.cut_off),
     )),
