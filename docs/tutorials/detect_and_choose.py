@@ -50,7 +50,7 @@ calibrations = calibrate_run([Path("labelled")], verdicts=Path("labelled/planted
 # Evaluate it on other responses than those of the calibration:
 
 # %%
-from eclose.diagnosis.report.detectors.evaluation import write_detector_evaluation
+from eclose.diagnosis.report.detectors.write import write_detector_evaluation
 
 write_world_questions(Path("test"), 400, profile="confusable-short", seed=3, failures=failures)
 eclose.detect("test", detector="verifier", verifier="verifier")

@@ -134,7 +134,7 @@ def _name_origin(dataset: str) -> tuple[Origin, str]:
 
 
 def parse_detector_report(record: Record) -> Iterator[BenchmarkRow]:
-    """Yield a row for each detector of a ``detectors.md``, as ``eclose detect report`` writes it."""
+    """Yield a row for each detector of a ``detectors.md``, as ``eclose detect evaluate`` writes it."""
     text = "\n".join(line.text for line in record.lines)
     size = re.search(r"^([\d,]+) responses, [\d,]+ of them undecided", text, re.MULTILINE)
     models = dict(re.findall(r"^- ([^:\n]+): (.+)$", text, re.MULTILINE))

@@ -170,7 +170,7 @@ def test_another_benchmark_or_model_is_refused(calibration):
     with pytest.raises(UserError, match="of strategyqa"):
         evaluate_detector(calibration, scores, instances, responses, other, FEW)
     allowed = evaluate_detector(calibration, scores, instances, responses, other, FEW, allow_other_benchmark=True)
-    assert "do not carry over" in allowed.notices[0]
+    assert "do not carry over" in allowed.study.notices[0]
     with pytest.raises(UserError, match="the scores are of verifier with linear@1"):
         evaluate_detector(
             calibration, [replace(row, model="linear@1") for row in scores], instances, responses, verdicts, FEW
@@ -198,7 +198,7 @@ def test_a_run_that_made_the_calibration_is_told(tmp_path):
     notices = {
         run: evaluate_run(
             [run], [run / "scores-verifier.jsonl"], calibration, verdicts=run / "people.jsonl", settings=FEW
-        ).notices
+        ).study.notices
         for run in (first, second)
     }
     assert any("was made from these responses" in sentence for sentence in notices[first])

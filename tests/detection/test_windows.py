@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.detection.windows import split_into_windows
+from eclose.detection.entailment import split_into_windows
 
 TEXT = "Ada built the mill in 1840. It burned down.\nHer son sold it to Eve, who was born in Lund."
 

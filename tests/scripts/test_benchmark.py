@@ -45,7 +45,7 @@ REPORT_RECORD = """\
 # split: test
 # origin: world
 # licence: Apache-2.0, generated
-$ eclose detect report sets/confusable-short --verdicts sets/confusable-short/verdicts.jsonl
+$ eclose detect evaluate sets/confusable-short --verdicts sets/confusable-short/verdicts.jsonl
 200 responses, 0 of them undecided; 40 questions with a decided one.
 
 - verifier: mine\\@2

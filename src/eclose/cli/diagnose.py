@@ -76,8 +76,8 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     """Print every rate: the judge's own, its bounds where labels are missing, and the corrected one where there is."""
     from eclose.core.judgment import MAX_UNJUDGED_SHARE
     from eclose.diagnosis.report.context import describe_uncorrected_rates
-    from eclose.diagnosis.report.headline import PEOPLE_FIGURE, format_corrected_rate
-    from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, UNDEFINED_TEXT, RateStatus, classify_rate_status
+    from eclose.diagnosis.report.headline import PEOPLE_FIGURE
+    from eclose.diagnosis.report.rate_status import ShownRate
     from eclose.diagnosis.report.summary import describe_evidence_sufficiency, list_report_cautions
     from eclose.judged_cases import EvidenceSufficiency
 
@@ -85,19 +85,17 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     missing = any(rate.unjudged for rate in overall.rates.values())
     rows = []
     for metric, rate in overall.rates.items():
-        value = format_percent_with_interval(rate.value, overall.estimates[metric].interval)
+        shown_rate = ShownRate.of_group(overall, metric)
         # With too few judged responses a rate depends on which ones happened to be judged, so words replace it.
-        value = {RateStatus.TOO_LITTLE: TOO_LITTLE_TEXT, RateStatus.UNDEFINED: UNDEFINED_TEXT}.get(
-            classify_rate_status(rate), value
-        )
+        value = format_percent_with_interval(*shown_rate.estimate[:2]) if shown_rate.printed else str(shown_rate.figure)
         value = "not asked" if metric in diagnosis.unasked else value
-        corrected = format_corrected_rate(rate, (notes.corrected or {}).get(metric))
+        corrected = ShownRate.of_people(rate, (notes.corrected or {}).get(metric)) if shown_rate.printed else None
         row = [str(metric), value, f"{rate.n:,}"]
         # The columns of missing labels and of corrections appear only where some rate needs them.
         row += [f"{rate.unjudged:,}", format_percent_span(rate.bounds) if rate.unjudged else ""] if missing else []
         if notes.corrected:
             row.append(
-                "not corrected" if metric not in notes.corrected else "" if corrected is None else str(corrected)
+                "not corrected" if metric not in notes.corrected else "" if corrected is None else str(corrected.figure)
             )
         rows.append(row)
     title = f"{format_count(overall.responses, 'response')} to {format_count(overall.questions, 'question')}"

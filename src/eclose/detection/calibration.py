@@ -22,8 +22,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from eclose.core.identity import content_hash
 from eclose.detection.scores import DetectorBand, DetectorKind, DetectorScore, Unscored, require_score_files
-from eclose.detection.study import DetectorCounts, count_records, index_responses, index_scores, index_verdicts
-from eclose.detection.study_inputs import list_label_files, read_study_inputs
+from eclose.detection.study import (
+    DetectorCounts,
+    count_records,
+    index_responses,
+    index_scores,
+    index_verdicts,
+    list_label_files,
+    read_study_inputs,
+)
 from eclose.detection.study_statistics import FAILURE_GROUPS, DetectorIdentity, StudyGroup, list_study_groups
 from eclose.errors import SettingError, UserError
 from eclose.stats.ranking import ScoredResponses, threshold_at_retention

@@ -25,9 +25,9 @@ from eclose.detection.study import (
     index_scores,
     index_verdicts,
     make_score_table,
+    read_study_inputs,
     study_detectors,
 )
-from eclose.detection.study_inputs import read_study_inputs
 from eclose.detection.study_statistics import DetectorIdentity, StudyGroup, StudySettings
 from eclose.judged_cases import read_run_records
 from eclose.stats.bootstrap import bootstrap_rates
@@ -114,9 +114,6 @@ class DetectorEvaluation:
     cascade: tuple[CascadePoint, ...]
     """From the fewest judged responses to all."""
     judge_calls: tuple[JudgeCalls, ...]
-    label_source: str = ""
-    left_out: Mapping[str, int]
-    notices: tuple[str, ...] = ()
 
 
 def evaluate_detector(
@@ -152,17 +149,16 @@ def evaluate_detector(
     notices = calibration.refuse_other_benchmarks(benchmarks, allow=allow_other_benchmark)
     ranks = table.scores[table.detectors.index(calibration.identity)]
     correct = [labels[id_].verdict.correct for id_ in table.response_ids]
+    study = study_detectors(records, answered.values(), labels.values(), settings)
     return DetectorEvaluation(
         calibration=calibration,
         responses=len(table.response_ids),
-        study=study_detectors(records, answered.values(), labels.values(), settings),
+        study=replace(study, notices=notices),
         bands=_count_bands(calibration, ranks, table),
         flagged=_estimate_flagged(calibration.threshold, ranks, table, settings),
         abstention=trace_abstention(ranks, table.members[StudyGroup.RELIABLE], correct),
         cascade=trace_cascade(ranks, table.members[StudyGroup.GAP], table.members[StudyGroup.LOCALLY_UNSOUND]),
         judge_calls=tuple(_count_judge_calls(table, target) for target in RECALL_TARGETS),
-        left_out={},
-        notices=notices,
     )
 
 
@@ -292,10 +288,11 @@ def evaluate_run(
         allow_other_benchmark=allow_other_benchmark,
     )
     used = {*calibration.inputs.values()}
-    notices = (*data.notices, *evaluation.notices)
+    notices = (*data.notices, *evaluation.study.notices)
     if any(hash_file(run / RESPONSES_FILE) in used for run in runs):
         notices += (
             "The calibration was made from these responses: rates at its threshold are those of the responses that set"
             " it. The cross-fitted rates are not.",
         )
-    return replace(evaluation, label_source=data.label_source, left_out=data.left_out, notices=notices)
+    study = replace(evaluation.study, label_source=data.label_source, left_out=data.left_out, notices=notices)
+    return replace(evaluation, study=study)

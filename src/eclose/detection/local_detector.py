@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from eclose.core.three_valued import Label
 from eclose.detection.scores import DetectorScore
-
-if TYPE_CHECKING:
-    from eclose.detection.scores import DetectorKind
-    from eclose.response_tasks import ResponseTask
 
 BATCH_TOKENS = 16_384
 """Largest number of tokens of a batch, padding included."""
@@ -87,34 +83,6 @@ class PairPlan:
 
     pairs: tuple[EncodedPair, ...]
     conclude: Callable[[Sequence[float]], DetectorScore]
-
-
-class LocalDetector(Protocol):
-    """A detector whose model runs in this process."""
-
-    @property
-    def kind(self) -> DetectorKind:
-        """Kind of the detector."""
-        ...
-
-    @property
-    def model(self) -> PairModelRef:
-        """The model behind the detector."""
-        ...
-
-    @property
-    def needs_step_labels(self) -> bool:
-        """Whether the detector scores substantive steps only, and needs a judge's labels of them."""
-        ...
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Model and settings, for the manifest of a run."""
-        ...
-
-    def plan_pairs(self, task: ResponseTask, labels: StepLabels | None, model: PairModel) -> PairPlan | DetectorScore:
-        """Return the pairs of a response; where it has no score, the record that says why."""
-        ...
 
 
 def score_pairs_by_length(

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from eclose.calls.client import CallSettings
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, run_models_on_records
 from eclose.core.judgment import Judgment
+from eclose.detection.entailment import LocalDetector
 from eclose.detection.local_detector import (
     BATCH_TOKENS,
     EncodedPair,
-    LocalDetector,
     PairModel,
     PairPlan,
     StepLabels,

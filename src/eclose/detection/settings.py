@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from eclose.detection.align_score import AlignScoreDetector
-from eclose.detection.entailment import ClosureDetector, StepSupportDetector
+from eclose.detection.entailment import ClosureDetector, LocalDetector, StepSupportDetector
 from eclose.detection.entailment_model import PromptLayout, find_entailment_model
 from eclose.detection.local_detector import BATCH_TOKENS
 from eclose.detection.scores import DetectorKind
@@ -19,9 +19,6 @@ from eclose.protocol.detection import (
     DetectorQuestion,
     detector_guideline_hash,
 )
-
-if TYPE_CHECKING:
-    from eclose.detection.local_detector import LocalDetector
 
 CHAT_DETECTORS = (DetectorKind.STATEMENT_SUPPORT, DetectorKind.CLAIM_SUPPORT, DetectorKind.ALIGNMENT)
 """Detectors that ask a chat model."""

@@ -118,7 +118,7 @@ def test_the_report_studies_every_file_of_scores_in_the_run(run):
     with ModelServerThread(build_world_handlers()) as server:
         for detector in ("ragas", "alignment"):
             command(run, "--detector", detector, "--model", server.base_url, "--no-price")
-    output = command("report", run, "--resamples", 20)
+    output = command("evaluate", run, "--resamples", 20)
     assert f"{run / 'detectors' / 'detectors.md'}" in output
     data = json.loads((run / "detectors" / "detectors.json").read_text())
     assert [entry["detector"] for entry in data["detectors"]] == ["ragas", "alignment"]
@@ -126,16 +126,26 @@ def test_the_report_studies_every_file_of_scores_in_the_run(run):
     # One file by name, people's verdicts, and a folder elsewhere.
     jsonl.write_records(run / "people.jsonl", verdicts)
     only = ("--scores", run / "scores-alignment.jsonl", "--verdicts", run / "people.jsonl", "--out", run / "else")
-    command("report", run, "--resamples", 20, "--retention", 0.9, *only)
+    command("evaluate", run, "--resamples", 20, "--retention", 0.9, *only)
     data = json.loads((run / "else" / "detectors.json").read_text())
     assert [entry["detector"] for entry in data["detectors"]] == ["alignment"]
     assert data["labels"] == "The groups rest on the settled verdicts in people.jsonl."
     assert data["settings"]["retention"] == 0.9
 
 
+def test_options_of_one_kind_of_evaluation_are_refused_for_the_other(run):
+    for options, message in (
+        (("--other-benchmark",), "--other-benchmark: belongs to a calibration"),
+        (("--calibration", run / "c.json", "--retention", 0.9), "--retention: the calibration has its own"),
+    ):
+        result = CliRunner().invoke(app, ["detect", "evaluate", str(run), *map(str, options)])
+        assert isinstance(result.exception, UserError)
+        assert message in str(result.exception)
+
+
 def test_a_run_without_scores_is_told_how_to_get_them(run):
     judge_by_world(run)
-    result = CliRunner().invoke(app, ["detect", "report", str(run)])
+    result = CliRunner().invoke(app, ["detect", "evaluate", str(run)])
     assert isinstance(result.exception, UserError)
     assert f"eclose detect {run} --detector NAME --model MODEL" in str(result.exception)
 

@@ -68,7 +68,6 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "data example": (["--out", "new"], None),
     "data from-inspect": (["log.eval", "--out", "new"], "inspect"),
     "detect run": (["demo", "--detector", "alignment", "--model", "m", *MODEL], "chat"),
-    "detect report": (["demo", "--resamples", "10"], None),
     "detect calibrate": (["demo", "--out", "new.json"], None),
     "detect evaluate": (["demo", "--calibration", "calibration.json", "--resamples", "10"], None),
     "detect choose": (["demo", "--out", "new.jsonl"], None),

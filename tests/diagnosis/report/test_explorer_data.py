@@ -21,7 +21,7 @@ from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.explorer.filters import EXPLORER_FACETS, OUTCOME_WORDS, derive_response_facts
 from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.html import EVIDENCE_PER_CHUNK, RESPONSES_PER_CHUNK, compress_json, make_explorer_payload
-from eclose.diagnosis.report.summary import build_response_flow
+from eclose.diagnosis.report.plots.layout import build_response_flow
 
 
 def unpack(block):

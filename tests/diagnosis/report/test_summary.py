@@ -18,9 +18,8 @@ from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.latex import render_latex_report
 from eclose.diagnosis.report.markdown import render_markdown_report
 from eclose.diagnosis.report.number_format import add_no_break_spaces
-from eclose.diagnosis.report.plots.layout import layout_flow_bars, layout_rate_plot
+from eclose.diagnosis.report.plots.layout import build_response_flow, layout_rate_plot
 from eclose.diagnosis.report.summary import (
-    build_response_flow,
     describe_evidence_sufficiency,
     describe_judge_agreement,
     describe_judge_flips,
@@ -98,7 +97,7 @@ def test_every_response_is_kept_or_lost_at_one_stage(mixed, diagnosis):
 
 
 def test_bars_of_the_flow_fill_what_they_come_from(diagnosis):
-    rows = layout_flow_bars(build_response_flow(diagnosis))
+    rows = build_response_flow(diagnosis)
     assert rows[0].reach == 100
     for row in rows:
         assert row.passed.width + sum(part.width for part in row.lost) == pytest.approx(row.reach, abs=0.01)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, Never
 import typer
 
 from eclose.cli.detect import use
-from eclose.cli.detect.use import Resamples, ScoreFiles, StudySeed, Verdicts
 from eclose.cli.shared.default_command import RunByDefault
 from eclose.cli.shared.model_options import (
     ModelOptions,
@@ -272,47 +271,6 @@ def _print_forecast(
     register_world_writing_habits()
     model = asyncio.run(resolve_model_ref(model, calls.deadline))
     print_line(f"{model.name}: {describe_forecast(forecast_detection(run, model, settings, calls), calls.currency)}")
-
-
-@app.command()
-def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN...", help="Folders of scored runs, studied together.", file_okay=False, show_default=False
-        ),
-    ],
-    *,
-    scores: ScoreFiles = None,
-    verdicts: Verdicts = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Folder of the report.  [default: detectors in the first run]", show_default=False
-        ),
-    ] = None,
-    retention: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of reliable responses that a threshold leaves unflagged.")
-    ] = 0.95,
-    resamples: Resamples = 2_000,
-    seed: StudySeed = 42,
-    allow_stale: AllowStale = False,
-) -> None:
-    """Compare detectors with the verdicts on the same responses: the tables and figures of the paper's study.
-
-    Writes detectors.md, detectors.json, detectors.tex and two figures: AUROC, recall at 95 % retention, cross-fitted
-    rates and mean scores of every group of responses. What has no score or no group is left out and counted by reason.
-    """
-    from eclose.detection.study_statistics import StudySettings
-    from eclose.diagnosis.report.detectors.write import write_detector_report
-    from eclose.diagnosis.report.plots.figures import explain_missing_figures
-
-    settings = StudySettings(retention=retention, resamples=resamples, seed=seed)
-    files = write_detector_report(runs, scores, out, verdicts=verdicts, settings=settings, allow_stale=allow_stale)
-    for path in files.values():
-        print_line(f"  {path}")
-    if (missing := explain_missing_figures()) is not None:
-        print_line(f"  {missing}")
 
 
 @app.command()

@@ -19,8 +19,11 @@ from eclose.cli.shared.output import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from eclose.detection.calibration import DetectorCalibration
     from eclose.detection.choice import ChoiceSettings, ChosenRun
+    from eclose.detection.evaluation import DetectorEvaluation
 
 
 LabelledRuns: TypeAlias = Annotated[
@@ -123,13 +126,18 @@ def evaluate(
     runs: LabelledRuns,
     *,
     calibration: Annotated[
-        Path,
-        typer.Option(help="File of the calibration (eclose detect calibrate).", dir_okay=False, show_default=False),
-    ],
+        Path | None,
+        typer.Option(
+            help="File of a calibration (eclose detect calibrate), to evaluate that detector alone.",
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
     scores: Annotated[
         list[Path] | None,
         typer.Option(
-            help="File of the detector's scores; repeatable.  [default: scores-DETECTOR.jsonl in the runs]",
+            help="File of scores; repeatable.  [default: every scores-*.jsonl in the runs; with --calibration, "
+            "scores-DETECTOR.jsonl]",
             dir_okay=False,
             show_default=False,
         ),
@@ -140,7 +148,18 @@ def evaluate(
         typer.Option(
             "--out",
             "-o",
-            help="Folder of the report.  [default: evaluation-DETECTOR in the first run]",
+            help="Folder of the report.  [default: detectors in the first run; with --calibration, "
+            "evaluation-DETECTOR]",
+            show_default=False,
+        ),
+    ] = None,
+    retention: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Share of reliable responses that a threshold leaves unflagged.  [default: 0.95, or that of the "
+            "calibration]",
             show_default=False,
         ),
     ] = None,
@@ -149,17 +168,35 @@ def evaluate(
     other_benchmark: OtherBenchmark = False,
     allow_stale: AllowStale = False,
 ) -> None:
-    """Evaluate a calibrated detector on labelled responses that it was not calibrated on.
+    """Compare detectors with the verdicts on the same responses, or evaluate a calibrated one.
 
-    Writes evaluation.md, evaluation.json and a figure: the share of each group that the threshold flags, AUROC and
-    cross-fitted rates beside word overlap and other simple controls, the judge calls that a cascade saves against the
-    gaps it misses, and reliability against coverage where low ranks are abstained on.
+    Writes detectors.md, detectors.json, detectors.tex and two figures, the tables and figures of the paper's study:
+    AUROC, recall at 95 % retention, cross-fitted rates and mean scores of every group of responses. What has no score
+    or no group is left out and counted by reason.
+
+    With --calibration, for responses that the detector was not calibrated on, writes evaluation.md, evaluation.json and
+    a figure: the share of each group that the threshold flags, AUROC and cross-fitted rates beside word overlap and
+    other simple controls, the judge calls that a cascade saves against the gaps it misses, and reliability against
+    coverage where low ranks are abstained on.
     """
     from eclose.detection.calibration import read_calibration
     from eclose.detection.study_statistics import StudySettings
-    from eclose.diagnosis.report.detectors.evaluation import build_evaluation_tables, write_detector_evaluation
-    from eclose.diagnosis.report.detectors.tables import ROBUSTNESS_TABLE, build_detector_tables
+    from eclose.diagnosis.report.detectors.write import write_detector_evaluation, write_detector_report
+    from eclose.diagnosis.report.plots.figures import explain_missing_figures
+    from eclose.errors import SettingError
 
+    if calibration is None:
+        if other_benchmark:
+            raise SettingError("--other-benchmark: belongs to a calibration. Name one with --calibration.")
+        retention = 0.95 if retention is None else retention
+        settings = StudySettings(retention=retention, resamples=resamples, seed=seed)
+        files = write_detector_report(runs, scores, out, verdicts=verdicts, settings=settings, allow_stale=allow_stale)
+        _print_files(files)
+        if (missing := explain_missing_figures()) is not None:
+            print_line(f"  {missing}")
+        return
+    if retention is not None:
+        raise SettingError("--retention: the calibration has its own. Leave out one of the two.")
     retention = read_calibration(calibration).settings.retention
     evaluation, files = write_detector_evaluation(
         runs,
@@ -171,7 +208,24 @@ def evaluate(
         allow_other_benchmark=other_benchmark,
         allow_stale=allow_stale,
     )
-    for sentence in evaluation.notices:
+    _print_evaluation(evaluation)
+    _print_files(files)
+
+
+def _print_files(files: Mapping[str, Path]) -> None:
+    for path in files.values():
+        print_line(f"  {path}")
+
+
+def _print_evaluation(evaluation: DetectorEvaluation) -> None:
+    """Print notices and the tables of a calibrated detector."""
+    from eclose.diagnosis.report.detectors.tables import (
+        ROBUSTNESS_TABLE,
+        build_detector_tables,
+        build_evaluation_tables,
+    )
+
+    for sentence in evaluation.study.notices:
         print_line(sentence)
     robustness = [table for table in build_detector_tables(evaluation.study) if table.key == ROBUSTNESS_TABLE]
     for table in (*build_evaluation_tables(evaluation), *robustness):
@@ -179,8 +233,6 @@ def evaluate(
             table.title, table.heads, [[" ".join((cell.text, *cell.details)) for cell in row] for row in table.rows]
         )
         print_line("")
-    for path in files.values():
-        print_line(f"  {path}")
 
 
 def choose(

@@ -22,9 +22,9 @@ from eclose.diagnosis.report.number_format import (
     format_signed_interval,
     format_signed_percent,
 )
-from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate_status
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, is_too_little_judged
 from eclose.diagnosis.report.summary import describe_few_questions
-from eclose.diagnosis.report.table import TABLE_METRICS, ReportTable, ReportTableCell
+from eclose.diagnosis.report.table import TABLE_METRICS, ReportTable, ReportTableCell, ReportTableRow
 from eclose.diagnosis.report.wording import METRIC_WORDS, name_response_group
 from eclose.judged_cases import LeftOutResponse, refuse_reused_question_ids
 from eclose.metrics.rates import Metric
@@ -144,7 +144,7 @@ def _difference_sentence(metric: Metric, difference: RateDifference) -> str:
     estimate = difference.estimate
     if estimate.value is None or estimate.interval is None:
         return f"{name} ({metric.value}): not defined in {_undefined(difference)}, so there is no difference."
-    if _too_little(difference):
+    if is_too_little_judged(difference.run, difference.base):
         return f"{name} ({metric.value}): too little judged to compare{_open_difference(difference)}."
     # Percentage points, since a relative change of a small rate misleads.
     figure = f"{format_signed_percent(estimate.value)} points {format_signed_interval(estimate.interval)}"
@@ -158,10 +158,6 @@ def _difference_sentence(metric: Metric, difference: RateDifference) -> str:
     if difference.run.unjudged or difference.base.unjudged:
         values += f" of the judged{_open_difference(difference)}"
     return f"{name} ({metric.value}): {figure}, {verdict} ({values})."
-
-
-def _too_little(difference: RateDifference) -> bool:
-    return RateStatus.TOO_LITTLE in (classify_rate_status(difference.run), classify_rate_status(difference.base))
 
 
 def _open_difference(difference: RateDifference) -> str:
@@ -223,26 +219,18 @@ def _difference_table(overall: GroupRateComparison) -> ReportTable:
     unjudged = any(rate.run.unjudged or rate.base.unjudged for rate in overall.differences.values())
     # The column of bounds appears only where responses are unjudged.
     heads = ("rate", "", "this run", "the other run", "difference", *_BOUNDS_HEAD[: int(unjudged)])
-    rows = []
+    rows: list[ReportTableRow] = []
     for metric in TABLE_METRICS:
         rate = overall.differences[metric]
         rates = _rate_cell(rate.run), _rate_cell(rate.base)
-        bounds = (ReportTableCell(_bounds(rate)),) if unjudged else ()
-        rows.append(
-            (
-                ReportTableCell(metric.value),
-                ReportTableCell(METRIC_WORDS[metric][0]),
-                *rates,
-                _difference_cell(rate),
-                *bounds,
-            )
-        )
-    return ReportTable("differences", "Every rate, this run minus the other", heads, tuple(rows), _DIFFERENCE_NOTE)
+        bounds = (_bounds(rate),) if unjudged else ()
+        rows.append((metric.value, METRIC_WORDS[metric][0], *rates, _difference_cell(rate), *bounds))
+    return ReportTable.of("differences", "Every rate, this run minus the other", heads, rows, _DIFFERENCE_NOTE)
 
 
 def _rate_cell(rate: Rate) -> ReportTableCell:
     # The counts are printed even where the rate is withheld.
-    value = DASH if classify_rate_status(rate) is RateStatus.TOO_LITTLE else format_percent(rate.value)
+    value = DASH if is_too_little_judged(rate) else format_percent(rate.value)
     return ReportTableCell(value, (f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""),))
 
 
@@ -250,7 +238,7 @@ def _difference_cell(difference: RateDifference) -> ReportTableCell:
     estimate = difference.estimate
     if estimate.value is None:
         return ReportTableCell("undefined")
-    if _too_little(difference):
+    if is_too_little_judged(difference.run, difference.base):
         return ReportTableCell(TOO_LITTLE_TEXT)
     # The marks are explained in the note below the table.
     marks = ("*" if difference.constant else "") + ("†" if estimate.undefined else "")
@@ -267,58 +255,37 @@ def _bounds(difference: RateDifference) -> str:
 
 
 def _dataset_table(groups: Sequence[GroupRateComparison]) -> ReportTable:
-    rows = tuple(
+    rows: tuple[ReportTableRow, ...] = tuple(
         (
-            ReportTableCell(name_response_group(group.group) if group.group else "all shared questions"),
-            ReportTableCell(f"{group.questions:,}"),
+            name_response_group(group.group) if group.group else "all shared questions",
+            f"{group.questions:,}",
             *(_difference_cell(group.differences[metric]) for metric in TABLE_METRICS),
         )
         for group in groups
     )
     heads = ("dataset", "questions", *(metric.value for metric in TABLE_METRICS))
-    return ReportTable("differences-by-dataset", "The differences by dataset", heads, rows)
+    return ReportTable.of("differences-by-dataset", "The differences by dataset", heads, rows)
 
 
 def _transition_table(comparison: RunComparison) -> ReportTable:
     """Return pairs by the class in the base run (rows) and in this run (columns); only classes that occur."""
     old_classes = [kind for kind in RESPONSE_CLASSES if any(old == kind for old, _ in comparison.transitions)]
     new_classes = [kind for kind in RESPONSE_CLASSES if any(new == kind for _, new in comparison.transitions)]
-    rows = [
-        (
-            ReportTableCell(describe_response_class(old)),
-            *(_transition_cell(comparison, old, new) for new in new_classes),
-            _base_total(comparison, old),
+    rows: list[ReportTableRow] = []
+    for old in old_classes:
+        before = f"before={name_response_class(old)}"
+        counts = {new: comparison.transitions.get((old, new), 0) for new in new_classes}
+        cells = (
+            ReportTableCell(f"{count:,}", show=f"{before}&outcome={name_response_class(new)}") if count else DASH
+            for new, count in counts.items()
         )
-        for old in old_classes
-    ]
-    rows.append(
-        (
-            ReportTableCell("all"),
-            *(_run_total(comparison, new) for new in new_classes),
-            ReportTableCell(f"{comparison.paired:,}"),
-        )
-    )
+        rows.append((describe_response_class(old), *cells, ReportTableCell(f"{sum(counts.values()):,}", show=before)))
+    totals = [sum(comparison.transitions.get((old, new), 0) for old in old_classes) for new in new_classes]
+    # Totals of columns have no links, which would also show responses without a partner.
+    rows.append(("all", *(f"{total:,}" for total in totals), f"{comparison.paired:,}"))
     note = (
         "Rows: the class in the other run. Columns: the class in this one. Responses to one question are partners "
         "where they have one id, else where they are the only ones of one model and seed, or the only ones at all."
     )
     heads = ("was", *(describe_response_class(kind) for kind in new_classes), "all")
-    return ReportTable("transitions", "Which class responses went to", heads, tuple(rows), note)
-
-
-def _transition_cell(comparison: RunComparison, old: ResponseClass, new: ResponseClass) -> ReportTableCell:
-    """Return the number of pairs with two classes, linked to the responses."""
-    if not (count := comparison.transitions.get((old, new), 0)):
-        return ReportTableCell(DASH)
-    return ReportTableCell(f"{count:,}", show=f"before={name_response_class(old)}&outcome={name_response_class(new)}")
-
-
-def _base_total(comparison: RunComparison, old: ResponseClass) -> ReportTableCell:
-    """Return the total of a row, linked to its responses."""
-    total = _count_transitions(comparison, lambda first, _: first == old)
-    return ReportTableCell(f"{total:,}", show=f"before={name_response_class(old)}")
-
-
-def _run_total(comparison: RunComparison, new: ResponseClass) -> ReportTableCell:
-    """Return the total of a column. It has no link, which would also show responses without a partner."""
-    return ReportTableCell(f"{_count_transitions(comparison, lambda _, second: second == new):,}")
+    return ReportTable.of("transitions", "Which class responses went to", heads, rows, note)

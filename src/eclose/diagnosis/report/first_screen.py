@@ -10,21 +10,15 @@ from eclose.core.segmentation import split_sentences
 from eclose.core.verdict import TraceGroup
 from eclose.diagnosis.diagnose import EvidenceSufficiency, describe_response_failure
 from eclose.diagnosis.report.explorer.filters import OUTCOME_WORDS, derive_response_facts
-from eclose.diagnosis.report.headline import format_group_rate
 from eclose.diagnosis.report.number_format import (
     format_percent,
-    format_percent_span,
     format_signed_interval,
     format_signed_percent,
 )
-from eclose.diagnosis.report.rate_status import (
-    TOO_LITTLE_TEXT,
-    UNDEFINED_TEXT,
-    RateStatus,
-    classify_rate_status,
-)
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, UNDEFINED_TEXT, ShownRate, is_too_little_judged
 from eclose.diagnosis.report.summary import encode_address
 from eclose.metrics.rates import Metric
+from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -248,8 +242,7 @@ def _side_by_side(
 def judge_change(metric: Metric, difference: RateDifference) -> str:
     """Return ``better``, ``worse``, ``no clear change`` or ``too little judged`` for a rate."""
     estimate = difference.estimate
-    statuses = {classify_rate_status(difference.run), classify_rate_status(difference.base)}
-    if RateStatus.TOO_LITTLE in statuses:
+    if is_too_little_judged(difference.run, difference.base):
         return TOO_LITTLE_TEXT
     if estimate.value is None or estimate.interval is None:
         return UNDEFINED_TEXT
@@ -273,14 +266,8 @@ def _compare_rate(metric: Metric, difference: RateDifference) -> tuple[SideCell,
 
 def _rate(rate: Rate) -> str:
     """Return a rate as a cell shows it: a value, bounds, or a word."""
-    match classify_rate_status(rate):
-        case RateStatus.RATE:
-            return f"{format_percent(rate.value)} %"
-        case RateStatus.BOUNDS:
-            return f"{format_percent_span(rate.bounds)} %"
-        case RateStatus.TOO_LITTLE:
-            return TOO_LITTLE_TEXT
-    return UNDEFINED_TEXT
+    shown_rate = ShownRate(rate, Estimate(rate.value, None))
+    return f"{shown_rate.number} %" if shown_rate.printed else shown_rate.figure.value
 
 
 def describe_change(names: tuple[str, str], differences: Mapping[Metric, RateDifference]) -> str:
@@ -344,7 +331,7 @@ def _rank_systems(systems: Sequence[GroupRates]) -> SideBySide:
     rows = tuple(
         (
             SideCell(" · ".join(group.group)),
-            *(SideCell(*format_group_rate(group, metric)) for metric in metrics),
+            *(SideCell(*ShownRate.of_group(group, metric).figure) for metric in metrics),
         )
         for group in ordered
     )
@@ -355,9 +342,8 @@ def _rank_systems(systems: Sequence[GroupRates]) -> SideBySide:
 
 def _value(group: GroupRates, metric: Metric, *, missing: float) -> float:
     """Return a rate that may be printed, else ``missing``."""
-    rate = group.rates[metric]
-    printed = classify_rate_status(rate) in (RateStatus.RATE, RateStatus.BOUNDS)
-    return rate.value if printed and rate.value is not None else missing
+    shown_rate = ShownRate.of_group(group, metric)
+    return shown_rate.value if shown_rate.printed and shown_rate.value is not None else missing
 
 
 def _describe_systems(systems: Sequence[GroupRates]) -> Iterator[str]:

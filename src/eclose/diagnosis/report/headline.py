@@ -7,45 +7,28 @@ the reasons.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from eclose.diagnosis.report.number_format import (
     format_count,
     format_percent,
     format_percent_about,
     format_percent_between,
-    format_percent_interval,
 )
 from eclose.diagnosis.report.rate_status import (
-    TOO_LITTLE_TEXT,
-    UNDEFINED_TEXT,
     RateStatus,
-    classify_rate_status,
-    complement_interval,
-    widen_interval_by_unjudged,
+    RateText,
+    ShownRate,
+    format_rate_value,
+    is_too_little_judged,
 )
 from eclose.diagnosis.report.wording import FAILURE_WORDS
 from eclose.metrics.rates import Metric
-from eclose.stats.intervals import Estimate, Interval
-from eclose.stats.rates import Rate
+from eclose.stats.intervals import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import ReportContext
-    from eclose.metrics.summary import GroupRates
-
-
-class RateText(NamedTuple):
-    """A percentage with its interval, as text."""
-
-    value: str
-    interval: str = ""
-
-    def __str__(self) -> str:
-        """Return ``46.3 % [40.9, 51.9]``."""
-        return f"{self.value} {self.interval}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,60 +90,44 @@ def build_report_headline(diagnosis: Diagnosis, context: ReportContext) -> tuple
     return tuple(statements)
 
 
-def _select_headline_corrections(context: ReportContext) -> Mapping[Metric, Estimate]:
-    """Return the corrected rates of the headline: all of them, or none where one is missing."""
+def _rate_twice(diagnosis: Diagnosis, context: ReportContext, metric: Metric) -> tuple[ShownRate, ShownRate | None]:
+    """Return the judge's own rate, and the corrected one where the whole headline is corrected."""
+    judged = ShownRate.of_group(diagnosis.overall, metric)
     corrected = context.corrected or {}
     # A mix of corrected and uncorrected parts would not add up.
-    return {metric: corrected[metric] for metric in HEADLINE_METRICS if set(HEADLINE_METRICS) <= set(corrected)}
+    if not judged.printed or not set(HEADLINE_METRICS) <= set(corrected):
+        return judged, None
+    return judged, ShownRate.of_people(judged.rate, corrected[metric])
 
 
-class _Share(NamedTuple):
-    """A rate of the headline: counts, the judge's estimate and the corrected one."""
-
-    rate: Rate
-    judged: Estimate
-    corrected: Estimate | None
-
-    @classmethod
-    def of(cls, diagnosis: Diagnosis, context: ReportContext, metric: Metric) -> _Share:
-        """Take the rate from a diagnosis and its context."""
-        overall = diagnosis.overall
-        return cls(overall.rates[metric], overall.estimates[metric], _select_headline_corrections(context).get(metric))
-
-    @property
-    def complement(self) -> _Share:
-        """The share of all other responses."""
-        # Misses become hits; the denominator and the unjudged stay.
-        rate = Rate(self.rate.n - self.rate.hits, self.rate.n, self.rate.unjudged)
-        return _Share(rate, _opposite(self.judged), self.corrected and _opposite(self.corrected))
-
-    def statement(
-        self, kind: str, context: ReportContext, lead: tuple[str, str], meaning: str, **fields: Any
-    ) -> HeadlineStatement:
-        """Return the statement; ``lead`` is its text for one response and for several."""
-        rate, figure = self.rate, _format_rate(self.rate, self.judged.interval)
-        too_little = classify_rate_status(rate) is RateStatus.TOO_LITTLE
-        corrected = format_corrected_rate(rate, self.corrected)
-        return HeadlineStatement(
-            kind=kind,
-            count=rate.hits,
-            # Completes the figure 'too little judged'.
-            lead=f"to tell how many {lead[1]}" if too_little else lead[0 if rate.hits == 1 else 1],
-            figure=corrected or figure,
-            meaning=meaning,
-            beside="" if corrected is None else f"The judge alone says {figure}",
-            detail=_detail(rate, self.judged),
-            whose="" if too_little else _whose(context, corrected=corrected is not None),
-            card=None if too_little else _format_card(rate, self.judged if corrected is None else self.corrected),
-            least=bool(rate.unjudged),
-            unknown=bool(rate.unjudged and not rate.n),
-            **fields,
-        )
-
-
-def _opposite(estimate: Estimate) -> Estimate:
-    value, interval, undefined = estimate
-    return Estimate(None if value is None else 1 - value, complement_interval(interval), undefined)
+def _state(
+    kind: str,
+    shares: tuple[ShownRate, ShownRate | None],
+    context: ReportContext,
+    lead: tuple[str, str],
+    meaning: str,
+    parts: tuple[HeadlineStatement, ...] = (),
+) -> HeadlineStatement:
+    """Return the statement; ``lead`` is its text for one response and for several."""
+    judged, corrected = shares
+    shown_rate, rate = corrected or judged, judged.rate
+    too_little = judged.status is RateStatus.TOO_LITTLE
+    return HeadlineStatement(
+        kind=kind,
+        count=rate.hits,
+        # Completes the figure 'too little judged'.
+        lead=f"to tell how many {lead[1]}" if too_little else lead[0 if rate.hits == 1 else 1],
+        figure=shown_rate.figure,
+        meaning=meaning,
+        beside="" if corrected is None else f"The judge alone says {judged.figure}",
+        detail=_detail(judged),
+        whose="" if too_little else _whose(context, corrected=corrected is not None),
+        card=None if too_little else _format_card(shown_rate),
+        least=bool(rate.unjudged),
+        unknown=bool(rate.unjudged and not rate.n),
+        show=f"outcome={kind}",
+        parts=parts,
+    )
 
 
 def _whose(context: ReportContext, *, corrected: bool) -> str:
@@ -173,21 +140,21 @@ def _whose(context: ReportContext, *, corrected: bool) -> str:
 
 
 def _reliable(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement:
-    share = _Share.of(diagnosis, context, Metric.TRACE_RELIABILITY_RATE)
+    shares = _rate_twice(diagnosis, context, Metric.TRACE_RELIABILITY_RATE)
     meaning = "Every step holds, the reasoning pursues the question, and it establishes the answer that was submitted."
     if diagnosis.prose_traces:
         meaning += (
             f" Closure holds by construction in {format_count(diagnosis.prose_traces, 'response')} of "
             f"{diagnosis.overall.responses:,}, whose steps are the sentences of the answer (--trace prose)."
         )
-    return share.statement("reliable", context, ("is reliable", "are reliable"), meaning, show="outcome=reliable")
+    return _state("reliable", shares, context, ("is reliable", "are reliable"), meaning)
 
 
 def _gap(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement:
     """Return the statement on the gap, with a part for each failure class."""
-    share = _Share.of(diagnosis, context, Metric.GAP_RATE)
-    rate = share.rate
-    if rate.hits or classify_rate_status(rate) is RateStatus.TOO_LITTLE:
+    shares = _rate_twice(diagnosis, context, Metric.GAP_RATE)
+    rate = shares[0].rate
+    if rate.hits or is_too_little_judged(rate):
         # The reason why the gap needs a check of the whole response.
         meaning = "No check of single steps finds these."
     elif rate.unjudged:
@@ -208,81 +175,33 @@ def _gap(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement:
         for failure, count in diagnosis.overall.composition.gap_failures.items()
     )
     lead = "looks right step by step, and fails as a whole", "look right step by step, and fail as a whole"
-    return share.statement("gap", context, lead, meaning, show="outcome=gap", parts=parts)
+    return _state("gap", shares, context, lead, meaning, parts)
 
 
 def _unsound(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement:
-    share = _Share.of(diagnosis, context, Metric.LOCAL_SOUNDNESS_RATE).complement
+    judged, corrected = _rate_twice(diagnosis, context, Metric.LOCAL_SOUNDNESS_RATE)
     meaning = "At least one step is not supported by the passages, or does not follow."
     lead = "contains an unsound step", "contain an unsound step"
-    return share.statement("unsound", context, lead, meaning, show="outcome=unsound")
+    return _state("unsound", (judged.complement, corrected and corrected.complement), context, lead, meaning)
 
 
-def _format_rate(rate: Rate, interval: Interval | None) -> RateText:
-    """Return a rate with its interval, as bounds, as too little judged, or as not defined."""
-    match classify_rate_status(rate):
-        case RateStatus.RATE:
-            return format_rate_value(rate.value, interval)
-        case RateStatus.BOUNDS:
-            assert rate.bounds is not None
-            return RateText(format_percent_between(rate.bounds))
-        case RateStatus.TOO_LITTLE:
-            return RateText(TOO_LITTLE_TEXT)
-    return RateText(UNDEFINED_TEXT)
-
-
-def _format_card(rate: Rate, estimate: Estimate | None) -> RateText | None:
-    if estimate is None or estimate.value is None:
+def _format_card(shown_rate: ShownRate) -> RateText | None:
+    value, interval, _ = shown_rate.estimate
+    if value is None:
         return None
-    value, interval = Interval(estimate.value, estimate.value), estimate.interval
-    if rate.unjudged:
-        value = widen_interval_by_unjudged(rate, *value)
-        interval = None if interval is None else widen_interval_by_unjudged(rate, *interval)
-    words = "" if interval is None else f"likely {format_percent_between(interval)}"
-    return RateText(format_percent_about(value), words)
+    words = "" if interval is None else f"likely {format_percent_between(shown_rate.widen(interval))}"
+    return RateText(format_percent_about(shown_rate.widen(Interval(value, value))), words)
 
 
-def format_rate_value(value: float | None, interval: Interval | None) -> RateText:
-    """Return a value with its interval, without a check for missing labels."""
-    return (
-        RateText(UNDEFINED_TEXT)
-        if value is None
-        else RateText(f"{format_percent(value)} %", format_percent_interval(interval))
-    )
-
-
-def format_group_rate(group: GroupRates, metric: Metric) -> RateText:
-    """Return a rate of a group, as ``_format_rate`` prints it."""
-    return _format_rate(group.rates[metric], group.estimates[metric].interval)
-
-
-def format_corrected_rate(rate: Rate, corrected: Estimate | None) -> RateText | None:
-    """Return the corrected figure; with missing labels, its bounds and the interval widened by them."""
-    if (
-        corrected is None
-        or corrected.value is None
-        or classify_rate_status(rate) not in (RateStatus.RATE, RateStatus.BOUNDS)
-    ):
-        return None
-    if not rate.unjudged:
-        return format_rate_value(*corrected[:2])
-    # The unjudged responses may be hits or misses, whatever the sample of people says.
-    interval = None if corrected.interval is None else widen_interval_by_unjudged(rate, *corrected.interval)
-    return RateText(
-        format_percent_between(widen_interval_by_unjudged(rate, corrected.value, corrected.value)),
-        format_percent_interval(interval),
-    )
-
-
-def _detail(rate: Rate, judged: Estimate) -> str:
+def _detail(judged: ShownRate) -> str:
     """Return the figure of the judged responses where labels are missing."""
+    rate = judged.rate
     if rate.bounds is None or not rate.unjudged:
         return ""
     total = f"{rate.n + rate.unjudged:,}"
     if not rate.n:
         return f"This is open for all {format_count(rate.unjudged, 'response')}"
-    counts = f"{rate.n:,} of {total}"
-    if classify_rate_status(rate) is RateStatus.TOO_LITTLE:
+    if judged.status is RateStatus.TOO_LITTLE:
         bounds = format_percent_between(rate.bounds)
         return f"This is open for {rate.unjudged:,} of {total} responses: the share lies {bounds}, whatever they are"
-    return f"Of the {counts} that are judged: {format_rate_value(*judged[:2])}"
+    return f"Of the {rate.n:,} of {total} that are judged: {format_rate_value(*judged.estimate[:2])}"

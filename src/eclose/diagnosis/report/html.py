@@ -21,22 +21,22 @@ from eclose.diagnosis.report import summary
 from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.explorer import filters as explorer_filters
-from eclose.diagnosis.report.explorer.sample import RunSample, sample_report_cases
-from eclose.diagnosis.report.first_screen import WorstExample, compare_side_by_side, find_worst_example
+from eclose.diagnosis.report.explorer.filters import RunSample, sample_report_cases
+from eclose.diagnosis.report.first_screen import compare_side_by_side, find_worst_example
 from eclose.diagnosis.report.headline import PEOPLE_FIGURE, build_report_headline
 from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
 from eclose.diagnosis.report.plots.layout import (
+    build_response_flow,
     layout_composition_charts,
     layout_difference_plot,
-    layout_flow_bars,
     layout_rate_plot,
 )
-from eclose.diagnosis.report.scores.explorer import (
+from eclose.diagnosis.report.scores.columns import (
     build_score_entries,
     build_unscored_facet,
     layout_score_plot,
 )
-from eclose.diagnosis.report.table import ReportTable, ReportTableCell, build_report_tables, list_metric_glossary
+from eclose.diagnosis.report.table import ReportTable, build_report_tables, list_metric_glossary
 from eclose.diagnosis.report.wording import CODE_WORDS, LABEL_WORDS
 from eclose.protocol import disclosure
 
@@ -291,23 +291,9 @@ def _tabulate_left_out(context: ReportContext) -> tuple[ReportTable, ...]:
     """Return the table of responses that could not be diagnosed; none where there are none."""
     if not context.left_out:
         return ()
-    rows = tuple(
-        (ReportTableCell(response_id), ReportTableCell(reason))
-        for response_id, reason in context.left_out[:MAX_LEFT_OUT_ROWS]
-    )
+    rows = context.left_out[:MAX_LEFT_OUT_ROWS]
     note = f"The first {MAX_LEFT_OUT_ROWS} of {len(context.left_out):,}." if len(context.left_out) > len(rows) else ""
-    return (ReportTable("left-out", "Responses left out", ("response", "reason"), rows, note),)
-
-
-def _make_payload(cases: Sequence[JudgedCase], worst: WorstExample | None, context: ReportContext) -> ExplorerPayload:
-    """Return the data of the explorer, which opens at the worst example."""
-    before = context.base.before(cases) if context.base else None
-    return make_explorer_payload(cases, before, context.scores, None if worst is None else worst.position)
-
-
-def _format_security_policy(script: str, style: str) -> str:
-    """Return the content security policy that allows the page's own script and style alone."""
-    return CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
+    return (ReportTable.of("left-out", "Responses left out", ("response", "reason"), rows, note),)
 
 
 def render_report_page(
@@ -352,7 +338,7 @@ def render_report_page(
         ],  # the second lists all labels, as a table of the page does
         agreements=summary.list_judge_agreement(context),
         flips=summary.describe_judge_flips(diagnosis),
-        flow=layout_flow_bars(summary.build_response_flow(diagnosis)),
+        flow=build_response_flow(diagnosis),
         rates=layout_rate_plot(diagnosis, context),
         compositions=layout_composition_charts(diagnosis),
         tables=(*build_report_tables(diagnosis, context), *_tabulate_left_out(context)),
@@ -362,9 +348,17 @@ def render_report_page(
         base_tables=tabulate_run_comparison(context.base) if context.base else (),
         differences=layout_difference_plot(context.base.comparison) if context.base else None,
         scores=layout_score_plot(context.scores, cases.cases if isinstance(cases, RunSample) else cases),
-        payload=_make_payload(sample.cases, worst, context),
+        # The explorer opens at the worst example.
+        payload=make_explorer_payload(
+            sample.cases,
+            context.base.before(sample.cases) if context.base else None,
+            context.scores,
+            None if worst is None else worst.position,
+        ),
         sample=sample,
-        policy=_format_security_policy(script, style) if policy else "",
+        policy=CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
+        if policy
+        else "",
         # Inline, as the page must work from a mail attachment; of the package, not from files, so not escaped.
         script=Markup(script),
         style=Markup(style),

@@ -13,11 +13,10 @@ from eclose.diagnosis.report.number_format import (
     format_count,
     format_percent,
     format_percent_interval,
-    format_percent_span,
     format_signed_percent,
     to_one_line,
 )
-from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate_status
+from eclose.diagnosis.report.rate_status import ShownRate
 from eclose.diagnosis.report.summary import describe_judge_agreement, list_sample_cautions
 from eclose.diagnosis.report.table import (
     CONDITIONAL,
@@ -96,7 +95,6 @@ NEEDED_PACKAGES = r"% Needs \usepackage[T1]{fontenc} and the packages textcomp, 
 TABULAR_END = "\\bottomrule\n\\end{tabular}}"
 # A number and its percent sign stay on one line.
 _UNIT = re.compile(r"(?<=\d) (?=\\%)")
-_WITH_VALUE = (RateStatus.RATE, RateStatus.BOUNDS)
 _MAIN_CAPTION = (
     r"Rates in percent, with 95\,\% intervals over questions beneath; the last two with their denominators and "
     "Wilson intervals (W). "
@@ -148,39 +146,26 @@ def _main(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
 
 def _rates(dataset: str, model: str, summary: GroupRates) -> Iterator[str]:
     """Yield the rows of a group: values, their intervals beneath, and Wilson intervals where defined."""
-    values = [_value(summary, metric) for metric in TABLE_METRICS]
+    rates: dict[Metric, ShownRate] = {metric: ShownRate.of_group(summary, metric) for metric in TABLE_METRICS}
+    values = [_value(rate, conditional=metric in CONDITIONAL) for metric, rate in rates.items()]
     yield _row([dataset, model, str(summary.responses), *values])
-    yield _row(["", "", "", *(_beneath(summary, metric) for metric in TABLE_METRICS)])
-    if any(summary.rates[metric].n for metric in CONDITIONAL):
-        wilson = {metric: f"W {format_percent_interval(summary.rates[metric].wilson)}" for metric in CONDITIONAL}
-        printed = {
-            metric: text
-            for metric, text in wilson.items()
-            if classify_rate_status(summary.rates[metric]) in _WITH_VALUE
-        }
-        yield _row(["", "", "", *(_small(printed.get(metric, "")) for metric in TABLE_METRICS)])
+    yield _row(["", "", "", *(_small(rate.of_judged) for rate in rates.values())])
+    if any(rates[metric].rate.n for metric in CONDITIONAL):
+        wilson = (
+            f"W {format_percent_interval(shown_rate.rate.wilson)}"
+            if metric in CONDITIONAL and shown_rate.printed
+            else ""
+            for metric, shown_rate in rates.items()
+        )
+        yield _row(["", "", "", *map(_small, wilson)])
 
 
-def _beneath(summary: GroupRates, metric: Metric) -> str:
-    """Return the interval; with missing labels, the rate of the judged with it, or that too little was judged."""
-    rate, interval = summary.rates[metric], format_percent_interval(summary.estimates[metric].interval)
-    match classify_rate_status(rate):
-        case RateStatus.BOUNDS:
-            return _small(f"{format_percent(rate.value)} {interval}".rstrip())
-        case RateStatus.TOO_LITTLE:
-            return _small(TOO_LITTLE_TEXT)
-    return _small(interval)
-
-
-def _value(summary: GroupRates, metric: Metric) -> str:
+def _value(shown_rate: ShownRate, *, conditional: bool) -> str:
     """Return the rate, or its bounds with missing labels; conditional rates with their counts."""
-    rate = summary.rates[metric]
     # LggShare and LggRisk are shares of some responses, so their denominators differ from n of the row.
-    counted = metric in CONDITIONAL and rate.n and classify_rate_status(rate) in _WITH_VALUE
-    among = rf" {{\scriptsize({rate.hits}/{rate.n})}}" if counted else ""
-    return (
-        _number(rate.value) if not rate.unjudged or rate.bounds is None else format_percent_span(rate.bounds)
-    ) + among
+    counted = conditional and shown_rate.rate.n and shown_rate.printed
+    among = rf" {{\scriptsize({shown_rate.rate.hits}/{shown_rate.rate.n})}}" if counted else ""
+    return ("--" if shown_rate.span is None else shown_rate.number) + among
 
 
 def _number(value: float | None) -> str:

@@ -17,6 +17,7 @@ from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.explorer.filters import OUTCOME_WORDS, derive_response_facts
 from eclose.diagnosis.report.headline import PEOPLE_FIGURE, build_report_headline
 from eclose.diagnosis.report.number_format import add_no_break_spaces, format_count, to_one_line
+from eclose.diagnosis.report.plots.layout import build_response_flow
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell, build_report_tables, list_metric_glossary
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Diagnosis, JudgedCase
     from eclose.diagnosis.report.context import BaseComparison
     from eclose.diagnosis.report.headline import HeadlineStatement
+    from eclose.diagnosis.report.plots.layout import FlowBar
 
 MAX_EXAMPLES = 10
 """Number of failing responses listed one by one."""
@@ -90,8 +92,8 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[JudgedCase], context: ReportCon
     own_rates = " All counts and all other rates are the judge's own, with its errors." if context.corrected else ""
     yield f"\nBrackets are 95 % intervals over questions.{own_rates}"
     yield "\n## Where responses are lost\n"
-    for stage in summary.build_response_flow(diagnosis):
-        yield _stage(stage)
+    for bar in build_response_flow(diagnosis):
+        yield _test(bar)
     if context.base:
         yield from _comparison(context.base)
     for table in build_report_tables(diagnosis, context):
@@ -128,9 +130,9 @@ def _statement(statement: HeadlineStatement) -> Iterator[str]:
         yield f"  - {statement.detail}"
 
 
-def _stage(stage: summary.ResponseFlowStage) -> str:
-    lost = ", ".join(f"{part.count:,} {part.name}" for part in stage.lost) or "none lost"
-    return f"- {stage.question} {stage.passed.count:,} of {stage.total:,} {stage.passed.name} ({lost})."
+def _test(bar: FlowBar) -> str:
+    lost = ", ".join(f"{part.count:,} {part.name}" for part in bar.lost) or "none lost"
+    return f"- {bar.question} {bar.passed.count:,} of {bar.total:,} {bar.passed.name} ({lost})."
 
 
 def make_markdown_table(table: ReportTable, level: str = "##") -> Iterator[str]:

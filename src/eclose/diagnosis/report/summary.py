@@ -1,21 +1,18 @@
-"""Sentences of a report for readers who do not know the paper, and the stages at which responses are lost."""
+"""Sentences of a report for readers who do not know the paper."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED_REASONS, UNREAD_REASONS, Criterion
-from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import EvidenceSufficiency
-from eclose.diagnosis.report.headline import RateText, format_group_rate, format_rate_value
 from eclose.diagnosis.report.number_format import format_count, format_percent_span
-from eclose.diagnosis.report.rate_status import RateStatus, classify_rate_status
+from eclose.diagnosis.report.rate_status import RateText, ShownRate, format_rate_value, is_too_little_judged
 from eclose.diagnosis.report.wording import (
     EVIDENCE_UNCHECKED,
     EVIDENCE_WORDS,
-    FAILURE_WORDS,
     LABEL_WORDS,
     describe_missing_traces,
     describe_prose_traces,
@@ -33,26 +30,6 @@ if TYPE_CHECKING:
 
 _FEW_QUESTIONS = 20
 """With fewer questions an interval over questions is only a rough hint."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseFlowPart:
-    """Some responses of a stage: those that pass, or those lost for one reason."""
-
-    kind: str
-    name: str
-    count: int
-    show: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseFlowStage:
-    """One test of the chain, with the responses that pass it and those that it loses."""
-
-    question: str
-    total: int
-    passed: ResponseFlowPart
-    lost: tuple[ResponseFlowPart, ...]
 
 
 def describe_evidence_sufficiency(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -85,15 +62,15 @@ def list_rates_by_evidence(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, s
     if len(diagnosis.by_evidence) < 2:
         return ()
     groups = [(f"Where {_EVIDENCE_LEADS[kind]}", group) for kind, group in diagnosis.by_evidence.items()]
-    rates = [diagnosis.overall.rates[metric] for metric in (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)]
-    if all(classify_rate_status(rate) is RateStatus.TOO_LITTLE for rate in rates):
+    metrics = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
+    if all(is_too_little_judged(diagnosis.overall.rates[metric]) for metric in metrics):
         return ()
     return tuple(
         (
             name,
             format_count(group.responses, "response"),
-            str(format_group_rate(group, Metric.TRACE_RELIABILITY_RATE)),
-            str(format_group_rate(group, Metric.GAP_RATE)),
+            str(ShownRate.of_group(group, Metric.TRACE_RELIABILITY_RATE).figure),
+            str(ShownRate.of_group(group, Metric.GAP_RATE).figure),
         )
         for name, group in (*groups, ("All together", diagnosis.overall))
     )
@@ -239,46 +216,3 @@ def _cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[ReportCa
             "and a judge may favour its family. Use a judge of another family, or label some responses yourself.",
             f"model={encode_address(models[0])}",
         )
-
-
-def build_response_flow(diagnosis: Diagnosis) -> tuple[ResponseFlowStage, ...]:
-    """Return the stages from all responses to the reliable ones, with every loss named."""
-    joint = diagnosis.joint
-    gap = diagnosis.overall.composition.gap_failures
-
-    def count(*prefix: bool | None) -> int:
-        # Responses whose labels L, A and C begin with these.
-        return sum(n for labels, n in joint.items() if labels[: len(prefix)] == prefix)
-
-    # Each stage starts with the responses that passed the stage before.
-    total, sound, aligned = sum(joint.values()), count(True), count(True, True)
-    reliable = count(True, True, True)
-    # Failure classes of responses that pursue the question and do not establish their answer.
-    closing = (FailureClass.INCOMPLETE_REASONING, FailureClass.ANSWER_DECOUPLING, FailureClass.CLOSURE_FAILURE)
-    hold = ResponseFlowPart("sound", "holds step by step" if sound == 1 else "hold step by step", sound)
-    pursue = ResponseFlowPart("sound", "pursues it as well" if aligned == 1 else "pursue it as well", aligned)
-    establish = ResponseFlowPart("reliable", "is reliable" if reliable == 1 else "are reliable", reliable)
-    unclear = count(True, None) - count(True, None, False)
-    return (
-        _stage("Does every step hold?", total, hold, [
-            ResponseFlowPart("unsound", "an unsound step", count(False), "outcome=unsound"),
-            ResponseFlowPart("undecided", "not judged", count(None), "outcome=undecided_L"),
-        ]),
-        _stage("Does the reasoning pursue the question?", sound, pursue, [
-            _lost(FailureClass.PATH_DEVIATION, count(True, False)),
-            _lost(FailureClass.UNDETERMINED, count(True, None, False)),
-            ResponseFlowPart("undecided", "not judged", unclear, "outcome=undecided_A"),
-        ]),
-        _stage("Does it establish the submitted answer?", aligned, establish, [
-            *(_lost(failure, gap.get(failure, 0)) for failure in closing),
-            ResponseFlowPart("undecided", "not judged", count(True, True, None), "outcome=undecided_C"),
-        ]),
-    )  # fmt: skip
-
-
-def _lost(failure: FailureClass, count: int) -> ResponseFlowPart:
-    return ResponseFlowPart(str(failure), FAILURE_WORDS[failure][0], count, f"outcome=gap_{failure}")
-
-
-def _stage(question: str, total: int, passed: ResponseFlowPart, lost: list[ResponseFlowPart]) -> ResponseFlowStage:
-    return ResponseFlowStage(question, total, passed, tuple(part for part in lost if part.count))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.diagnosis.diagnose import EvidenceSufficiency
@@ -15,26 +15,19 @@ from eclose.diagnosis.report.number_format import (
     format_count,
     format_percent,
     format_percent_interval,
-    format_percent_span,
     format_percent_with_interval,
 )
-from eclose.diagnosis.report.rate_status import (
-    TOO_LITTLE_TEXT,
-    RateStatus,
-    classify_rate_status,
-    widen_interval_by_unjudged,
-)
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, ShownRate
 from eclose.metrics.judge_against_people import LABEL_METRICS, LabelAgreementRow
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from eclose.core.three_valued import Label
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.metrics.summary import GroupRates
-    from eclose.stats.rates import Rate
 
 TABLE_METRICS = tuple(metric for metric in Metric if metric not in (Metric.COMPLETENESS_RATE, Metric.GAP_AMONG_SOUND))
 """Columns of the tables. Completeness only separates two failure classes, and LggSound is LGG divided by LSR."""
@@ -55,6 +48,9 @@ class ReportTableCell(NamedTuple):
     """1 for the best value of its group, 2 for the second best; 0 for all others."""
 
 
+ReportTableRow: TypeAlias = "Sequence[str | ReportTableCell]"
+
+
 @dataclass(frozen=True, slots=True)
 class ReportTable:
     """A table with a title; the first column names the rows.
@@ -69,6 +65,20 @@ class ReportTable:
     note: str = ""
     spans: tuple[tuple[str, int], ...] = ()
     """Heads above the heads, each with the number of columns that it spans; empty where there are none."""
+
+    @classmethod
+    def of(
+        cls,
+        key: str,
+        title: str,
+        heads: Sequence[str],
+        rows: Iterable[ReportTableRow],
+        note: str = "",
+        spans: tuple[tuple[str, int], ...] = (),
+    ) -> ReportTable:
+        """Return a table; a text stands for a cell without details."""
+        cells = (tuple(ReportTableCell(cell) if isinstance(cell, str) else cell for cell in row) for row in rows)
+        return cls(key, title, tuple(heads), tuple(cells), note, spans)
 
     @property
     def full_heads(self) -> tuple[str, ...]:
@@ -100,27 +110,19 @@ def build_report_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[R
 
 def make_rate_cell(summary: GroupRates, metric: Metric) -> ReportTableCell:
     """Return ``70.6`` with ``[67.9, 73.2]`` and ``n 1,998`` beneath; ``70.5 to 70.6`` with missing labels."""
-    rate, estimate = summary.rates[metric], summary.estimates[metric]
+    shown_rate = ShownRate.of_group(summary, metric)
+    rate = shown_rate.rate
     # Unjudged responses follow with a plus sign.
     counted = f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else "")
-    interval = format_percent_interval(estimate.interval) if estimate.interval else ""
     # The paper prints Wilson intervals for the conditional rates.
-    wilson = f"W {format_percent_interval(rate.wilson)}" if metric in CONDITIONAL and rate.wilson else ""
-    match classify_rate_status(rate):
-        case RateStatus.BOUNDS:
-            lines = [f"{format_percent(rate.value)} {interval}", wilson, counted]
-        case RateStatus.TOO_LITTLE:
-            lines = [TOO_LITTLE_TEXT, counted]
-        case _:
-            lines = [interval, wilson, counted]
-    # With unjudged responses the cell shows the bounds, and the rate of the judged beneath.
-    text = format_percent(rate.value) if not rate.unjudged or rate.bounds is None else format_percent_span(rate.bounds)
-    return ReportTableCell(text, tuple(filter(None, lines)))
+    conditional = metric in CONDITIONAL and rate.wilson is not None and shown_rate.status is not RateStatus.TOO_LITTLE
+    wilson = f"W {format_percent_interval(rate.wilson)}" if conditional else ""
+    return ReportTableCell(shown_rate.number, tuple(filter(None, (shown_rate.of_judged, wilson, counted))))
 
 
-def _summary_row(name: str, summary: GroupRates) -> tuple[ReportTableCell, ...]:
+def _summary_row(name: str, summary: GroupRates) -> ReportTableRow:
     return (
-        ReportTableCell(name),
+        name,
         ReportTableCell(f"{summary.responses:,}", (f"to {format_count(summary.questions, 'question')}",)),
         *(make_rate_cell(summary, metric) for metric in TABLE_METRICS),
     )
@@ -154,11 +156,11 @@ def build_metrics_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[
     (first, groups), *others = list_group_kinds(diagnosis)
     rows = (*_overall_rows(diagnosis, context), *map(_group_row, groups))
     note = " ".join((_RATE_NOTE, *describe_corrections(context)))
-    tables = [ReportTable("metrics", f"The metrics, {first}", ("group", *_RATE_HEADS), rows, note)]
+    tables = [ReportTable.of("metrics", f"The metrics, {first}", ("group", *_RATE_HEADS), rows, note)]
     for name, groups in others:
         key = f"metrics-{name.replace(' ', '-')}"
-        rows = tuple(map(_group_row, groups))
-        tables.append(ReportTable(key, f"The metrics, {name}", ("group", *_RATE_HEADS), rows, _SAME_NOTE))
+        title = f"The metrics, {name}"
+        tables.append(ReportTable.of(key, title, ("group", *_RATE_HEADS), map(_group_row, groups), _SAME_NOTE))
     return tuple(tables)
 
 
@@ -172,37 +174,30 @@ def describe_corrections(context: ReportContext) -> tuple[str, ...]:
     return _CORRECTED_NOTE, *describe_uncorrected_rates(context, TABLE_METRICS)
 
 
-def _overall_rows(diagnosis: Diagnosis, context: ReportContext) -> Iterator[tuple[ReportTableCell, ...]]:
+def _overall_rows(diagnosis: Diagnosis, context: ReportContext) -> Iterator[ReportTableRow]:
     if context.corrected:
         yield make_corrected_rates_row(diagnosis.overall, context)
     yield _summary_row("all, the judge alone" if context.corrected else "all responses", diagnosis.overall)
 
 
-def _group_row(summary: GroupRates) -> tuple[ReportTableCell, ...]:
+def _group_row(summary: GroupRates) -> ReportTableRow:
     return _summary_row(wording.name_response_group(summary.group), summary)
 
 
 def make_corrected_rates_row(overall: GroupRates, context: ReportContext) -> tuple[ReportTableCell, ...]:
     """Return the row of corrected rates, as bounds where labels of the judge are missing."""
     corrected = context.corrected or {}
-    cells = (_corrected_cell(overall.rates[metric], corrected.get(metric)) for metric in TABLE_METRICS)
-    return (ReportTableCell("all, corrected"), ReportTableCell(""), *cells)
+    rates = (ShownRate.of_people(overall.rates[metric], corrected.get(metric)) for metric in TABLE_METRICS)
+    return (ReportTableCell("all, corrected"), ReportTableCell(""), *map(_corrected_cell, rates))
 
 
-def _corrected_cell(rate: Rate, corrected: Estimate | None) -> ReportTableCell:
+def _corrected_cell(shown_rate: ShownRate | None) -> ReportTableCell:
     """Return a corrected rate, as bounds with missing labels."""
-    if corrected is None or corrected.value is None or corrected.interval is None:
+    if shown_rate is None:
         return ReportTableCell(DASH)
-    match classify_rate_status(rate):
-        case RateStatus.BOUNDS:
-            span = widen_interval_by_unjudged(rate, corrected.value, corrected.value)
-            return ReportTableCell(
-                format_percent_span(span),
-                (format_percent_interval(widen_interval_by_unjudged(rate, *corrected.interval)),),
-            )
-        case RateStatus.TOO_LITTLE:
-            return ReportTableCell(TOO_LITTLE_TEXT)
-    return ReportTableCell(format_percent(corrected.value), (format_percent_interval(corrected.interval),))
+    if shown_rate.status is RateStatus.TOO_LITTLE:
+        return ReportTableCell(TOO_LITTLE_TEXT)
+    return ReportTableCell(shown_rate.number, (format_percent_interval(shown_rate.interval),))
 
 
 def _build_evidence_table(diagnosis: Diagnosis) -> ReportTable:
@@ -210,7 +205,7 @@ def _build_evidence_table(diagnosis: Diagnosis) -> ReportTable:
     # Without a label on the evidence there is no decision to be compared.
     judged = set(diagnosis.by_evidence) - {EvidenceSufficiency.UNJUDGED}
     note = f"{_SAME_NOTE} {wording.EVIDENCE_UNCHECKED}" if judged else _SAME_NOTE
-    return ReportTable("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, note)
+    return ReportTable.of("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, note)
 
 
 def build_failures_table(diagnosis: Diagnosis) -> ReportTable:
@@ -220,30 +215,26 @@ def build_failures_table(diagnosis: Diagnosis) -> ReportTable:
     insufficient, gap = sum(parts.failures.values()), sum(parts.gap_failures.values())
     rows = tuple(
         (
-            ReportTableCell(wording.FAILURE_WORDS[failure][0]),
+            wording.FAILURE_WORDS[failure][0],
             _share(count, insufficient),
             _share(parts.gap_failures.get(failure, 0), gap),
-            ReportTableCell(wording.FAILURE_WORDS[failure][1]),
+            wording.FAILURE_WORDS[failure][1],
         )
         for failure, count in parts.failures.items()
     )
     heads = ("first broken link", "of all that fail as a whole", "of the gap", "such responses …")
-    return ReportTable("failures", "How the whole fails", heads, rows)
+    return ReportTable.of("failures", "How the whole fails", heads, rows)
 
 
 def _joint_table(diagnosis: Diagnosis) -> ReportTable:
     total = sum(diagnosis.joint.values())
     rows = tuple(
-        (
-            *(ReportTableCell(format_binary_label(label)) for label in labels),
-            ReportTableCell(f"{count:,}"),
-            ReportTableCell(format_percent(count / total)),
-        )
+        (*(format_binary_label(label) for label in labels), f"{count:,}", format_percent(count / total))
         # 1 1 1 first, missing labels last.
         for labels, count in sorted(diagnosis.joint.items(), key=lambda item: tuple(map(_label_rank, item[0])))
     )
     note = "1: yes, 0: no, –: not judged. 1 1 1 is reliable; 1 with a 0 behind it is the gap."
-    return ReportTable("joint", "Labels L, A and C together", ("L", "A", "C", "responses", "%"), rows, note)
+    return ReportTable.of("joint", "Labels L, A and C together", ("L", "A", "C", "responses", "%"), rows, note)
 
 
 def build_violations_table(diagnosis: Diagnosis) -> ReportTable:
@@ -252,14 +243,14 @@ def build_violations_table(diagnosis: Diagnosis) -> ReportTable:
     # Shares of the second column are among responses with a violation.
     violating = violations.one + violations.several
     rows = (
-        (ReportTableCell("none of L, A and C"), _share(violations.none, total), ReportTableCell("")),
-        (ReportTableCell("exactly one"), _share(violations.one, total), _share(violations.one, violating)),
-        (ReportTableCell("several"), _share(violations.several, total), _share(violations.several, violating)),
-        (ReportTableCell("both global links, A and C"), _share(violations.both_links, total), ReportTableCell("")),
-        (ReportTableCell("not known: one has no label"), _share(violations.unknown, total), ReportTableCell("")),
+        ("none of L, A and C", _share(violations.none, total), ""),
+        ("exactly one", _share(violations.one, total), _share(violations.one, violating)),
+        ("several", _share(violations.several, total), _share(violations.several, violating)),
+        ("both global links, A and C", _share(violations.both_links, total), ""),
+        ("not known: one has no label", _share(violations.unknown, total), ""),
     )
     heads = ("violated", "responses", "of those with a violation")
-    return ReportTable("violations", "How many labels are violated", heads, rows)
+    return ReportTable.of("violations", "How many labels are violated", heads, rows)
 
 
 def _label_rank(label: Label) -> int:
@@ -271,16 +262,16 @@ def _code_table(diagnosis: Diagnosis) -> ReportTable:
     total = sum(diagnosis.local_failures.values())
     rows = tuple(
         (
-            ReportTableCell(code.value),
-            ReportTableCell(wording.CODE_WORDS[code][0]),
+            code.value,
+            wording.CODE_WORDS[code][0],
             _share(count, total),
             ReportTableCell(f"{diagnosis.local_failure_responses[code]:,}", show=f"code={code.value}"),
-            ReportTableCell(wording.CODE_WORDS[code][1]),
+            wording.CODE_WORDS[code][1],
         )
         for code, count in diagnosis.local_failures.items()
     )
     heads = ("code", "reason", "unsound steps", "in responses", "meaning")
-    return ReportTable("codes", "Why steps are unsound", heads, rows)
+    return ReportTable.of("codes", "Why steps are unsound", heads, rows)
 
 
 def _answer_table(diagnosis: Diagnosis, context: ReportContext) -> ReportTable:
@@ -299,8 +290,8 @@ def _answer_table(diagnosis: Diagnosis, context: ReportContext) -> ReportTable:
         "wrong answer, though everything holds: worth a look": diagnosis.inconsistent,
     }
     total = diagnosis.overall.responses
-    rows = tuple((ReportTableCell(name), _share(count, total)) for name, count in counts.items())
-    return ReportTable(
+    rows = tuple((name, _share(count, total)) for name, count in counts.items())
+    return ReportTable.of(
         "answers",
         f"Answers: {judge.removeprefix('the ')}, matching and reasoning",
         ("the answer is …", "responses"),
@@ -310,28 +301,24 @@ def _answer_table(diagnosis: Diagnosis, context: ReportContext) -> ReportTable:
 
 def _unjudged_table(diagnosis: Diagnosis) -> ReportTable:
     rows = tuple(
-        (
-            ReportTableCell(criterion.value),
-            ReportTableCell(wording.explain_missing_label(reason)),
-            ReportTableCell(f"{count:,}"),
-        )
+        (criterion.value, wording.explain_missing_label(reason), f"{count:,}")
         for criterion, reasons in diagnosis.unjudged.items()
         for reason, count in reasons.items()
     )
-    return ReportTable("unjudged", "What was not judged, and why", ("criterion", "reason", "responses"), rows)
+    return ReportTable.of("unjudged", "What was not judged, and why", ("criterion", "reason", "responses"), rows)
 
 
 def build_judge_agreement_table(context: ReportContext) -> ReportTable:
     """Return the agreement of the judge with people, label by label."""
     rows = tuple(
         (
-            ReportTableCell(row.label.value),
-            ReportTableCell(wording.LABEL_WORDS.get(row.label) or wording.METRIC_WORDS[LABEL_METRICS[row.label]][0]),
-            ReportTableCell(f"{row.n:,}"),
-            _estimate_cell(row.agreement),
+            row.label.value,
+            wording.LABEL_WORDS.get(row.label) or wording.METRIC_WORDS[LABEL_METRICS[row.label]][0],
+            f"{row.n:,}",
+            make_percent_cell(row.agreement),
             ReportTableCell(f"{row.misses:,}", (f"of {row.failures:,}", *_missed_details(row, context))),
-            ReportTableCell(f"{row.false_alarms:,}"),
-            _estimate_cell(row.scores.kappa),
+            f"{row.false_alarms:,}",
+            make_percent_cell(row.scores.kappa),
         )
         for row in context.agreement
     )
@@ -341,7 +328,7 @@ def build_judge_agreement_table(context: ReportContext) -> ReportTable:
         "over responses; false alarms: failures that the judge alone sees. Other brackets are 95 % intervals over "
         "questions. Kappa is agreement beyond chance."
     )
-    return ReportTable("agreement", "How far the judge agrees with people", heads, rows, note)
+    return ReportTable.of("agreement", "How far the judge agrees with people", heads, rows, note)
 
 
 def _missed_details(row: LabelAgreementRow, context: ReportContext) -> tuple[str, ...]:
@@ -353,7 +340,8 @@ def _missed_details(row: LabelAgreementRow, context: ReportContext) -> tuple[str
     return (format_percent_with_interval(*row.missed[:2]),)
 
 
-def _estimate_cell(estimate: Estimate) -> ReportTableCell:
+def make_percent_cell(estimate: Estimate) -> ReportTableCell:
+    """Return an estimate in percent with its interval."""
     interval = format_percent_interval(estimate.interval)
     return ReportTableCell(format_percent(estimate.value), (interval,) if interval else ())
 
@@ -362,12 +350,12 @@ def build_judge_flips_table(diagnosis: Diagnosis) -> ReportTable:
     """Return how often the judge changed its label when asked again."""
     rows = tuple(
         (
-            ReportTableCell(name),
-            ReportTableCell(wording.LABEL_WORDS[name]),
-            ReportTableCell(f"{counts.responses:,}"),
-            ReportTableCell(f"{counts.flipped:,}"),
-            _estimate_cell(Estimate(counts.rate, counts.interval)),
-            ReportTableCell(format_percent(counts.pair_rate)),
+            name,
+            wording.LABEL_WORDS[name],
+            f"{counts.responses:,}",
+            f"{counts.flipped:,}",
+            make_percent_cell(Estimate(counts.rate, counts.interval)),
+            format_percent(counts.pair_rate),
         )
         for name, counts in diagnosis.flips.items()
     )
@@ -376,7 +364,7 @@ def build_judge_flips_table(diagnosis: Diagnosis) -> ReportTable:
         "Flipped: responses that got both answers among the repetitions, with a 95 % interval. Pairs that differ: how "
         "often one more repetition gives another answer."
     )
-    return ReportTable("flips", "How steady the judge is", heads, rows, note)
+    return ReportTable.of("flips", "How steady the judge is", heads, rows, note)
 
 
 def _share(count: int, total: int) -> ReportTableCell:

@@ -10,7 +10,7 @@ from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.explorer.filters import name_response_class
 from eclose.diagnosis.report.headline import build_report_headline
-from eclose.diagnosis.report.rate_status import RateStatus, classify_rate_status
+from eclose.diagnosis.report.rate_status import ShownRate, is_too_little_judged
 from eclose.metrics.summary import INTERVAL_METHOD
 from eclose.stats.intervals import Estimate
 
@@ -139,18 +139,18 @@ def _group(summary: GroupRates, benchmark: str | None = None, model: str | None 
 
 def _rate(summary: GroupRates, metric: Metric) -> dict[str, Any]:
     """Return a rate; ``value`` is null where too little was judged, and ``of_judged`` is the rate of the judged."""
-    rate, interval = summary.rates[metric], summary.estimates[metric].interval
-    status = classify_rate_status(rate)
+    shown_rate = ShownRate.of_group(summary, metric)
+    rate, estimate = shown_rate.rate, shown_rate.estimate
     return {
         "hits": rate.hits,
         "n": rate.n,
         "unjudged": rate.unjudged,
         # A reader that takes only `value` must not get a rate of too few labels.
-        **estimate_to_dict(summary.estimates[metric] if status is not RateStatus.TOO_LITTLE else Estimate(None, None)),
-        "method": None if interval is None else INTERVAL_METHOD,
+        **estimate_to_dict(Estimate(None, None) if is_too_little_judged(rate) else estimate),
+        "method": None if estimate.interval is None else INTERVAL_METHOD,
         "bounds": _ends(rate.bounds),
-        "reading": str(status),
-        "of_judged": estimate_to_dict(summary.estimates[metric]),
+        "reading": str(shown_rate.status),
+        "of_judged": estimate_to_dict(estimate),
         "wilson": _ends(rate.wilson),
     }
 

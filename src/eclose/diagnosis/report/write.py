@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer.sample import RunSample
+from eclose.diagnosis.report.explorer.filters import RunSample
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.html import render_report_page
 from eclose.diagnosis.report.junit_responses import render_responses_junit

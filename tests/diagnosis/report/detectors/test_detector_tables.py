@@ -15,25 +15,30 @@ from eclose.detection.study import study_detectors
 from eclose.detection.study_statistics import FAILURE_GROUPS, DetectorIdentity, StudyGroup, StudySettings
 from eclose.diagnosis.report.detectors.documents import (
     LIMITS,
-    DetectorReportContext,
     render_detector_json,
     render_detector_latex,
     render_detector_markdown,
 )
 from eclose.diagnosis.report.detectors.tables import build_detector_tables
-from eclose.diagnosis.report.scores.names import name_detectors
+from eclose.diagnosis.report.scores.columns import name_detectors
 
 FEW = StudySettings(resamples=20)
-CONTEXT = DetectorReportContext(
-    label_source="The groups rest on the labels of judge-x.",
-    notices=("STALE: responses.jsonl was changed.",),
-    left_out={"it was not judged": 3},
-)
+LABEL_SOURCE = "The groups rest on the labels of judge-x."
+
+
+def study_scores(scores, responses, verdicts):
+    """A study of labels of a judge, with a notice and responses that are left out."""
+    return replace(
+        study_detectors(scores, responses, verdicts, FEW),
+        label_source=LABEL_SOURCE,
+        notices=("STALE: responses.jsonl was changed.",),
+        left_out={"it was not judged": 3},
+    )
 
 
 def make_study(seed=1, missing=0.1, **options):
     responses, verdicts, truth = make_responses(seed, **options)
-    return study_detectors(make_scores(seed, truth, missing=missing), responses, verdicts, FEW)
+    return study_scores(make_scores(seed, truth, missing=missing), responses, verdicts)
 
 
 def tables_of(study):
@@ -92,7 +97,7 @@ def test_different_responses_bring_the_tables_of_the_common_ones():
     assert gap[2].text == f"{study.common[0].separations[StudyGroup.GAP].auroc.value:.3f}"
     # Every detector scored all of them, so no cell has a number of its own.
     assert not any(cell.details for row in shared.rows for cell in row)
-    assert "The detectors scored different responses" in render_detector_markdown(study, CONTEXT)
+    assert "The detectors scored different responses" in render_detector_markdown(study)
 
 
 def test_counts_by_reason_detector_and_group():
@@ -125,7 +130,7 @@ def test_undefined_values_are_dashes_and_never_zero():
     for row in tables["detector-robustness"].rows:
         assert [row[1].text, row[2].text, row[5].text] == ["–"] * 3
         assert row[4].text != "–"
-    data = json.loads(render_detector_json(study, CONTEXT))
+    data = json.loads(render_detector_json(study))
     gap = data["detectors"][0]["groups"]["gap"]
     assert gap["auroc"] == {"value": None, "interval": None, "undefined": 20}
     assert data["detectors"][0]["sweep"] is None
@@ -145,9 +150,9 @@ def test_a_model_in_place_of_the_papers_has_not_its_name():
 
 def test_json_holds_every_statistic_and_count():
     study = make_study()
-    data = json.loads(render_detector_json(study, CONTEXT))
+    data = json.loads(render_detector_json(study))
     assert data["format"] == "eclose-detectors-1"
-    assert data["labels"] == CONTEXT.label_source
+    assert data["labels"] == LABEL_SOURCE
     assert data["settings"]["retention"] == 0.95
     assert data["left_out"] == {"it was not judged": 3}
     for row, result in zip(data["detectors"], study.results, strict=True):
@@ -166,7 +171,7 @@ def test_json_holds_every_statistic_and_count():
 
 
 def test_markdown_says_first_whose_labels_these_are_and_last_the_limits():
-    text = render_detector_markdown(make_study(), CONTEXT).replace("\u00a0", " ")
+    text = render_detector_markdown(make_study()).replace("\u00a0", " ")
     lines = text.splitlines()
     assert lines[2] == "> **The groups rest on the labels of judge-x.**"
     assert text.index("STALE") < text.index("## What detectors miss")
@@ -180,13 +185,13 @@ def test_markdown_says_first_whose_labels_these_are_and_last_the_limits():
 
 @pytest.mark.parametrize("shares,warned", [((0.9, 0.1), False), ((0.6, 0.4), True)])
 def test_many_undecided_responses_are_a_caution(shares, warned):
-    text = render_detector_markdown(make_study(kinds=("reliable", "no label L"), shares=shares), CONTEXT)
+    text = render_detector_markdown(make_study(kinds=("reliable", "no label L"), shares=shares))
     assert ("have too few labels for a group" in text) is warned
 
 
 def test_latex_has_the_detectors_above_their_columns_and_intervals_below():
     study = make_study(missing=0)
-    text = render_detector_latex(study, CONTEXT)
+    text = render_detector_latex(study)
     assert text.count(r"\begin{table*}") == text.count(r"\end{table*}") == len(tables_of(study))
     assert r"\multicolumn{2}{c}{} & \multicolumn{2}{c}{RAGAS{-}style} & \multicolumn{2}{c}{AlignScore}" in text
     assert "group & n & AUC & R@95 & AUC & R@95 & AUC & R@95" in text
@@ -202,14 +207,14 @@ def test_latex_has_the_detectors_above_their_columns_and_intervals_below():
 def test_names_of_models_are_printed_and_not_obeyed(payload):
     responses, verdicts, truth = make_responses(3, questions=6)
     scores = [replace(row, model=payload) for row in make_scores(3, truth, kinds=[DetectorKind.CLOSURE])]
-    study = study_detectors(scores, responses, verdicts, FEW)
-    plain = study_detectors([replace(row, model="plain") for row in scores], responses, verdicts, FEW)
-    markdown, latex = render_detector_markdown(study, CONTEXT), render_detector_latex(study, CONTEXT)
+    study = study_scores(scores, responses, verdicts)
+    plain = study_scores([replace(row, model="plain") for row in scores], responses, verdicts)
+    markdown, latex = render_detector_markdown(study), render_detector_latex(study)
     # The name adds no line, no cell and no command.
-    assert len(markdown.splitlines()) == len(render_detector_markdown(plain, CONTEXT).splitlines())
-    expected = render_detector_latex(plain, CONTEXT).splitlines()
+    assert len(markdown.splitlines()) == len(render_detector_markdown(plain).splitlines())
+    expected = render_detector_latex(plain).splitlines()
     assert len(latex.splitlines()) == len(expected)
     assert [line for line in latex.splitlines() if not line.startswith("%")] == [
         line for line in expected if not line.startswith("%")
     ]
-    assert json.loads(render_detector_json(study, CONTEXT))["detectors"][0]["model"] == payload
+    assert json.loads(render_detector_json(study))["detectors"][0]["model"] == payload

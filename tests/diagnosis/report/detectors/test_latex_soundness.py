@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.detection.study_making import make_responses, make_scores
-from tests.diagnosis.report.detectors.test_detector_tables import CONTEXT, FEW, make_study
+from tests.diagnosis.report.detectors.test_detector_tables import FEW, make_study
 from tests.diagnosis.report.hostile import PAYLOADS
 from tests.diagnosis.report.latex_check import find_latex_problems
 
@@ -38,7 +38,7 @@ def test_the_reader_finds_what_tex_would_stop_at(broken, problem):
 
 @pytest.mark.parametrize("missing", [0, 0.1])
 def test_tables_of_detectors_can_be_set(missing):
-    assert find_latex_problems(render_detector_latex(make_study(missing=missing), CONTEXT)) == []
+    assert find_latex_problems(render_detector_latex(make_study(missing=missing))) == []
 
 
 @pytest.mark.slow
@@ -47,8 +47,8 @@ def test_tables_with_hostile_names_can_be_set():
     scores = make_scores(3, truth)
     for payload in PAYLOADS[::6]:
         study = study_detectors([replace(row, model=payload) for row in scores], responses, verdicts, FEW)
-        context = replace(CONTEXT, label_source=payload)
-        assert find_latex_problems(render_detector_latex(study, context)) == [], payload
+        study = replace(study, label_source=payload)
+        assert find_latex_problems(render_detector_latex(study)) == [], payload
 
 
 @pytest.mark.slow

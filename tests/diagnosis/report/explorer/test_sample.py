@@ -7,9 +7,13 @@ from collections import Counter
 import pytest
 from tests.diagnosis.report.making import make_cases, make_diagnosis, make_questions
 
-from eclose.diagnosis.report.explorer import sample
-from eclose.diagnosis.report.explorer.filters import derive_response_facts, get_response_group
-from eclose.diagnosis.report.explorer.sample import RunSample, sample_report_cases
+from eclose.diagnosis.report.explorer import filters
+from eclose.diagnosis.report.explorer.filters import (
+    RunSample,
+    derive_response_facts,
+    get_response_group,
+    sample_report_cases,
+)
 from eclose.diagnosis.report.html import render_report_page
 
 
@@ -78,7 +82,7 @@ def diagnosis(many):
 
 
 def test_the_page_says_how_many_responses_it_lists(many, diagnosis, monkeypatch):
-    monkeypatch.setattr(sample, "MAX_PAGE_RESPONSES", 50)
+    monkeypatch.setattr(filters, "MAX_PAGE_RESPONSES", 50)
     page = render_report_page(diagnosis, many)
     assert "This page lists 50 of 200 responses" in page
     assert "<code>eclose data split</code>" in page

@@ -18,14 +18,13 @@ from eclose.diagnosis.report.plots import figures as module
 from eclose.diagnosis.report.plots.figures import draw_report_figures
 from eclose.diagnosis.report.plots.layout import (
     PANEL_METRICS,
+    build_response_flow,
     layout_composition_charts,
     layout_dataset_panels,
     layout_difference_plot,
-    layout_flow_bars,
     layout_rate_plot,
 )
 from eclose.diagnosis.report.plots.style import FIGURE_SETTINGS
-from eclose.diagnosis.report.summary import build_response_flow
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -35,7 +34,7 @@ def drawn(diagnosis, against):
     return {
         "rates": module._rates(layout_rate_plot(diagnosis, ReportContext())),
         "metrics": module._metrics(layout_dataset_panels(diagnosis)),
-        "flow": module._flow(layout_flow_bars(build_response_flow(diagnosis))),
+        "flow": module._flow(build_response_flow(diagnosis)),
         "failures": module._compositions(layout_composition_charts(diagnosis)),
         "differences": module._differences(layout_difference_plot(against.comparison), against.name),
     }
@@ -81,7 +80,7 @@ def test_figures_say_what_the_page_says(diagnosis):
     for name, responses, dots in layout_rate_plot(diagnosis, ReportContext()).rows:
         assert f"{name}  ({responses:,})" in texts["rates"]
         assert all(dot.label in texts["rates"] for dot in dots)
-    for row in layout_flow_bars(build_response_flow(diagnosis)):
+    for row in build_response_flow(diagnosis):
         assert f"{row.passed.count:,} {row.passed.name} ({row.passed.share} %)" in texts["flow"]
         for part in row.lost:
             assert f"{part.name}: {part.count:,} ({part.share} %)" in texts["flow"]

@@ -10,12 +10,13 @@ from tests.diagnosis.report.making import make_cases, make_questions
 from eclose.core.verdict import TraceGroup
 from eclose.detection.scores import DetectorKind, DetectorScore, Unscored
 from eclose.detection.study_statistics import DetectorIdentity
-from eclose.diagnosis.report.scores.columns import ScoreColumn, read_score_columns
-from eclose.diagnosis.report.scores.explorer import (
+from eclose.diagnosis.report.scores.columns import (
+    ScoreColumn,
     build_score_entries,
     build_unscored_facet,
     layout_score_plot,
     name_score_columns,
+    read_score_columns,
 )
 from eclose.diagnosis.results import diagnose
 from eclose.store.records.jsonl import write_records

@@ -1,30 +1,40 @@
-"""A detector study as Markdown, LaTeX and JSON. Names of models and files are escaped in every format."""
+"""Detectors as Markdown, LaTeX and JSON: a study of several, and the evaluation of a calibrated one.
+
+Names of models and files are escaped in every format.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.detection.study_statistics import FAILURE_GROUPS, StudyGroup
-from eclose.diagnosis.report.detectors.tables import BLINDNESS_TABLE, GROUP_WORDS, build_detector_tables, name_recall
+from eclose.diagnosis.report.detectors.tables import (
+    BLINDNESS_TABLE,
+    GROUP_WORDS,
+    build_detector_tables,
+    build_evaluation_tables,
+    name_recall,
+)
 from eclose.diagnosis.report.latex import escape_latex, join_latex_lines, make_latex_table
 from eclose.diagnosis.report.markdown import escape_markdown, make_markdown_table
-from eclose.diagnosis.report.number_format import add_no_break_spaces, format_count
-from eclose.diagnosis.report.scores.names import name_detectors
+from eclose.diagnosis.report.number_format import add_no_break_spaces, format_count, format_score
+from eclose.diagnosis.report.scores.columns import name_detectors
 from eclose.diagnosis.report.to_json import estimate_to_dict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from eclose.detection.study import DetectorCounts, DetectorStudy, GroupScoreCounts
-    from eclose.detection.study_statistics import DetectorResult
+    from eclose.detection.evaluation import DetectorEvaluation
+    from eclose.detection.study import DetectorCounts, DetectorStudy
+    from eclose.detection.study_statistics import DetectorIdentity, DetectorResult
     from eclose.diagnosis.report.table import ReportTable
     from eclose.stats.ranking import ThresholdSweep
 
 DETECTORS_FORMAT = "eclose-detectors-1"
+EVALUATION_FORMAT = "eclose-detector-evaluation-1"
 
 LIMITS = (
     "The closure score sees the question, so it may reflect alignment as well as closure.",
@@ -37,37 +47,53 @@ LIMITS = (
 """What to keep in mind when reading the tables, from the paper."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetectorReportContext:
-    """What a report prints beside the study."""
-
-    label_source: str
-    """Who labelled the responses, in a sentence."""
-    notices: tuple[str, ...] = ()
-    """Sentences on stale, unchecked and unused files."""
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """Responses of the runs that are not in the study, by reason."""
-
-
-def render_detector_markdown(study: DetectorStudy, context: DetectorReportContext) -> str:
+def render_detector_markdown(study: DetectorStudy) -> str:
     """Return the study as Markdown."""
-    return add_no_break_spaces("\n".join(_list_markdown_lines(study, context))) + "\n"
+    names = name_detectors(tuple(study.counts)).items()
+    return _render_markdown(
+        title="Which failures detectors find",
+        label_source=study.label_source,
+        cautions=list_study_cautions(study),
+        paragraphs=[
+            describe_study_size(study) + "\n",
+            *(f"- {name}: {escape_markdown(detector.model)}" for detector, name in names),
+        ],
+        tables=build_detector_tables(study),
+        end=["\n## Limits\n", *(f"- {sentence}" for sentence in LIMITS)],
+    )
 
 
-def _list_markdown_lines(study: DetectorStudy, context: DetectorReportContext) -> Iterator[str]:
-    yield "# Which failures detectors find\n"
+def render_evaluation_markdown(evaluation: DetectorEvaluation) -> str:
+    """Return the evaluation as Markdown."""
+    calibration, study = evaluation.calibration, evaluation.study
+    return _render_markdown(
+        title=f"{calibration.detector}, calibrated",
+        label_source=study.label_source,
+        cautions=dict.fromkeys((*calibration.notices, *list_study_cautions(study))),
+        paragraphs=[
+            f"Model: {escape_markdown(calibration.model)}. Calibrated on {len(calibration.ranks):,} reliable responses"
+            f" of {escape_markdown(', '.join(calibration.benchmarks))}; heads: {', '.join(calibration.heads)};"
+            f" threshold at rank {format_score(calibration.threshold)} ({calibration.fingerprint})."
+        ],
+        tables=(*build_evaluation_tables(evaluation), *build_detector_tables(study)),
+    )
+
+
+def _render_markdown(
+    *,
+    title: str,
+    label_source: str,
+    cautions: Iterable[str],
+    paragraphs: Iterable[str],
+    tables: Iterable[ReportTable],
+    end: Iterable[str] = (),
+) -> str:
     # Whose labels these are comes before any figure.
-    yield f"> **{escape_markdown(context.label_source)}**"
-    for sentence in list_study_cautions(study, context):
-        yield f">\n> {escape_markdown(sentence)}"
-    yield "\n" + describe_study_size(study) + "\n"
-    for detector, name in name_detectors(tuple(study.counts)).items():
-        yield f"- {name}: {escape_markdown(detector.model)}"
-    for table in build_detector_tables(study):
-        yield from make_markdown_table(table)
-    yield "\n## Limits\n"
-    for sentence in LIMITS:
-        yield f"- {sentence}"
+    lines = [f"# {title}\n", f"> **{escape_markdown(label_source)}**"]
+    lines += [f">\n> {escape_markdown(sentence)}" for sentence in cautions]
+    lines += ["", *paragraphs]
+    lines += [line for table in tables for line in make_markdown_table(table)]
+    return add_no_break_spaces("\n".join([*lines, *end])) + "\n"
 
 
 def describe_study_size(study: DetectorStudy) -> str:
@@ -80,10 +106,10 @@ def describe_study_size(study: DetectorStudy) -> str:
     )
 
 
-def list_study_cautions(study: DetectorStudy, context: DetectorReportContext) -> Iterator[str]:
+def list_study_cautions(study: DetectorStudy) -> Iterator[str]:
     """Yield what to know before reading a figure."""
-    yield from context.notices
-    for reason, count in context.left_out.items():
+    yield from study.notices
+    for reason, count in study.left_out.items():
         yield f"Not in the study, because {reason}: {format_count(count, 'response')}."
     undecided = sum(study.undecided.values())
     if undecided > MAX_UNJUDGED_SHARE * study.responses:
@@ -106,11 +132,11 @@ def list_study_cautions(study: DetectorStudy, context: DetectorReportContext) ->
         yield f"{model} scored responses of {source}, a model of its own family, which it may favour."
 
 
-def render_detector_latex(study: DetectorStudy, context: DetectorReportContext) -> str:
+def render_detector_latex(study: DetectorStudy) -> str:
     """Return every table as LaTeX, in the layout of the paper."""
     names = name_detectors(tuple(study.counts))
     # Comments at the top, because tables are copied without the page around them.
-    lines = [f"% {escape_latex(sentence)}" for sentence in (context.label_source, *list_study_cautions(study, context))]
+    lines = [f"% {escape_latex(sentence)}" for sentence in (study.label_source, *list_study_cautions(study))]
     lines += [f"% {name}: {escape_latex(detector.model)}" for detector, name in names.items()]
     for table in build_detector_tables(study):
         lines += _list_latex_lines(table, study, list(names.values()))
@@ -127,20 +153,20 @@ def _list_latex_lines(table: ReportTable, study: DetectorStudy, names: list[str]
     return make_latex_table(short, columns, details_below=True, spans=spans)
 
 
-def render_detector_json(study: DetectorStudy, context: DetectorReportContext) -> str:
+def render_detector_json(study: DetectorStudy) -> str:
     """Return one JSON object in ASCII: every statistic with its interval, and every count."""
     # An undefined value is null; NaN and infinity are no JSON.
-    return json.dumps(study_to_dict(study, context), indent=1, allow_nan=False) + "\n"
+    return json.dumps(study_to_dict(study), indent=1, allow_nan=False) + "\n"
 
 
-def study_to_dict(study: DetectorStudy, context: DetectorReportContext) -> dict[str, Any]:
+def study_to_dict(study: DetectorStudy) -> dict[str, Any]:
     """Return a study as plain values for JSON."""
     return {
         # The keys are a public format: add keys, never rename them.
         "format": DETECTORS_FORMAT,
-        "labels": context.label_source,
-        "notices": list(context.notices),
-        "left_out": dict(context.left_out),
+        "labels": study.label_source,
+        "notices": list(study.notices),
+        "left_out": dict(study.left_out),
         "settings": asdict(study.settings),
         "responses": study.responses,
         "questions": study.questions,
@@ -153,8 +179,7 @@ def study_to_dict(study: DetectorStudy, context: DetectorReportContext) -> dict[
         "common_responses": study.common_responses,
         "common": _results_to_list(study, study.common),
         "counts": [
-            {"detector": str(detector.kind), "model": detector.model, **_counts_to_dict(counts)}
-            for detector, counts in study.counts.items()
+            {**_detector_to_dict(detector), **_counts_to_dict(counts)} for detector, counts in study.counts.items()
         ],
         "same_family": [{"detector": model, "model": source} for model, source in study.same_family_pairs],
         "tables": [table_to_dict(table) for table in build_detector_tables(study)],
@@ -180,8 +205,7 @@ def _result_to_dict(result: DetectorResult, name: str) -> dict[str, Any]:
         }
     return {
         "name": name,
-        "detector": str(result.detector.kind),
-        "model": result.detector.model,
+        **_detector_to_dict(result.detector),
         "groups": groups,
         "threshold": result.threshold,
         "false_positive_rate": estimate_to_dict(result.false_positive_rate),
@@ -205,16 +229,57 @@ def _counts_to_dict(counts: DetectorCounts) -> dict[str, Any]:
         "records": counts.records,
         "used": counts.used,
         "unknown_responses": counts.unknown_responses,
-        "groups": {str(group): _group_counts_to_dict(part) for group, part in counts.groups.items()},
-        "undecided": _group_counts_to_dict(counts.undecided),
+        "groups": {str(group): asdict(part) for group, part in counts.groups.items()},
+        "undecided": asdict(counts.undecided),
     }
 
 
-def _group_counts_to_dict(counts: GroupScoreCounts) -> dict[str, Any]:
-    return {"responses": counts.responses, "scored": counts.scored, "unscored": dict(counts.unscored)}
+def _detector_to_dict(detector: DetectorIdentity) -> dict[str, str]:
+    return {"detector": str(detector.kind), "model": detector.model}
 
 
 def table_to_dict(table: ReportTable) -> dict[str, Any]:
     """Return a table as it is printed: a text for each cell, with its details behind it."""
     rows = [[" ".join((cell.text, *cell.details)).strip() for cell in row] for row in table.rows]
     return {"key": table.key, "title": table.title, "heads": list(table.heads), "rows": rows, "note": table.note}
+
+
+def render_evaluation_json(evaluation: DetectorEvaluation) -> str:
+    """Return one JSON object in ASCII: the calibration, every rate, and the curves at every threshold."""
+    calibration = evaluation.calibration
+    data: dict[str, Any] = {
+        # The keys are a public format: add keys, never rename them.
+        "format": EVALUATION_FORMAT,
+        "detector": str(calibration.detector),
+        "model": calibration.model,
+        "calibration": {
+            "fingerprint": calibration.fingerprint,
+            "benchmarks": list(calibration.benchmarks),
+            "settings": asdict(calibration.settings),
+            "reliable": len(calibration.ranks),
+            "threshold": calibration.threshold,
+            "uncertain_below": calibration.uncertain_below,
+            "notices": list(calibration.notices),
+        },
+        "responses": evaluation.responses,
+        "flagged": {str(group): estimate_to_dict(share) for group, share in evaluation.flagged.items()},
+        "bands": {
+            str(band): {str(group): count for group, count in counts.items()}
+            for band, counts in evaluation.bands.items()
+        },
+        "abstention": [point._asdict() for point in evaluation.abstention],
+        "cascade": [point._asdict() for point in evaluation.cascade],
+        "judge_calls": [
+            {
+                "recall": calls.recall,
+                "by_chance": calls.by_chance,
+                "judged": [
+                    {**_detector_to_dict(detector), "judged": count} for detector, count in calls.judged.items()
+                ],
+            }
+            for calls in evaluation.judge_calls
+        ],
+        "tables": [table_to_dict(table) for table in build_evaluation_tables(evaluation)],
+        "study": study_to_dict(evaluation.study),
+    }
+    return json.dumps(data, indent=1, allow_nan=False) + "\n"

@@ -1,4 +1,4 @@
-"""Figures of a detector study: distributions of scores by group, and recall against the false positive rate."""
+"""Figures of detectors: scores by group, recall against the false positive rate, and the use of a calibrated one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from eclose.diagnosis.report.plots.style import (
     LINE_GREY,
     SOFT_INK,
     TRACK_GREY,
+    make_figure_columns,
     remove_frame,
     render_figure_files,
 )
-from eclose.diagnosis.report.scores.names import name_detectors
+from eclose.diagnosis.report.scores.columns import name_detectors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from eclose.detection.evaluation import DetectorEvaluation
     from eclose.detection.study import DetectorStudy
     from eclose.detection.study_statistics import DetectorResult
 
@@ -134,14 +136,8 @@ def draw_threshold_sweeps(study: DetectorStudy) -> Figure:
     for (axes, name), result in zip(panels, study.results, strict=True):
         _draw_sweep(axes, result, study)
         axes.set_title(name, fontsize=7.5, loc="left")
-        axes.set_xlim(-0.03, 1.03)
-        axes.set_ylim(-0.03, 1.03)
-        axes.set_xticks([0, 0.5, 1], ["0", "50", "100"])
-        axes.set_yticks([0, 0.5, 1], ["0", "50", "100"])
-        axes.tick_params(labelsize=6)
+        _scale_to_percent(axes)
         axes.set_aspect("equal")
-        axes.grid(color=TRACK_GREY)
-        remove_frame(axes)
     panels[0][0].set_ylabel("recall of LGG, %", fontsize=7)
     figure.supxlabel(
         "Reliable responses flagged, % (FPR), at every threshold; the last one, (100, 100), flags every response.\n"
@@ -181,3 +177,32 @@ def _make_panels(study: DetectorStudy, height: float) -> tuple[Figure, list[tupl
     for axes in grid[len(names) :]:
         axes.set_axis_off()
     return figure, list(zip(grid, names, strict=False))
+
+
+def draw_use_curves(evaluation: DetectorEvaluation) -> Figure:
+    """Draw gaps missed against judge calls saved, and reliability against coverage."""
+    figure, (cascade, abstention) = make_figure_columns(2.4, 2)
+    colour, total = GROUP_COLOURS["path_deviation"], evaluation.responses
+    missed = [(point.saved / total, 1 - point.recall) for point in evaluation.cascade if point.recall is not None]
+    cascade.plot([0, 1], [0, 1], color=LINE_GREY, linewidth=0.8, linestyle=(0, (3, 2)))
+    cascade.plot([x for x, _ in missed], [y for _, y in missed], color=colour, linewidth=1.1)
+    cascade.set_xlabel("judge calls saved, %", fontsize=7)
+    cascade.set_ylabel("LGG missed, %", fontsize=7)
+    reliable = [(point.coverage, point.reliable) for point in evaluation.abstention if point.reliable is not None]
+    abstention.plot(*zip(*reliable, strict=True), color=GROUP_COLOURS["reliable"], linewidth=1.1)
+    abstention.set_xlabel("coverage, %", fontsize=7)
+    abstention.set_ylabel("reliable among answered, %", fontsize=7)
+    for axes in (cascade, abstention):
+        _scale_to_percent(axes)
+    return figure
+
+
+def _scale_to_percent(axes: Axes) -> None:
+    """Set both axes from 0 to 100 %, with a grid."""
+    axes.set_xlim(-0.03, 1.03)
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_xticks([0, 0.5, 1], ["0", "50", "100"])
+    axes.set_yticks([0, 0.5, 1], ["0", "50", "100"])
+    axes.tick_params(labelsize=6)
+    axes.grid(color=TRACK_GREY)
+    remove_frame(axes)

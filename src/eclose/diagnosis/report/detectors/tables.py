@@ -1,25 +1,21 @@
-"""Tables of a detector study as cells of plain text: the paper's three, and what was left out."""
+"""Tables of detectors as cells of plain text: the paper's three, what was left out, and those of a calibration."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from eclose.core.verdict import FailureClass
+from eclose.detection.scores import DetectorBand
 from eclose.detection.study_statistics import FAILURE_GROUPS, GAP_CLASSES, StudyGroup
-from eclose.diagnosis.report.number_format import (
-    format_count,
-    format_percent,
-    format_percent_interval,
-    format_score,
-    format_score_interval,
-)
-from eclose.diagnosis.report.scores.names import name_detectors
-from eclose.diagnosis.report.table import ReportTable, ReportTableCell
+from eclose.diagnosis.report.number_format import format_count, format_percent, format_score, format_score_interval
+from eclose.diagnosis.report.scores.columns import name_detectors
+from eclose.diagnosis.report.table import ReportTable, ReportTableCell, ReportTableRow, make_percent_cell
 from eclose.diagnosis.report.wording import FAILURE_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from eclose.detection.evaluation import AbstentionPoint, DetectorEvaluation
     from eclose.detection.study import DetectorStudy
     from eclose.detection.study_statistics import DetectorIdentity, DetectorResult
     from eclose.stats.intervals import Estimate
@@ -34,6 +30,8 @@ GROUP_WORDS: dict[StudyGroup, str] = {
 
 BLINDNESS_TABLE, SCORES_TABLE, ROBUSTNESS_TABLE = "detector-blindness", "detector-scores", "detector-robustness"
 """Keys of the paper's three tables."""
+COVERAGES = (1.0, 0.8, 0.6, 0.4, 0.2)
+"""Coverages that the table of abstention shows."""
 
 
 def build_detector_tables(study: DetectorStudy) -> tuple[ReportTable, ...]:
@@ -69,13 +67,13 @@ def _build_blindness_table(
     """Return AUROC and R@95 of every failure group: Table 1 of the paper."""
     recall = name_recall(study)
     heads = [head for name in names.values() for head in (f"{name} AUC", f"{name} {recall}")]
-    rows = []
+    rows: list[ReportTableRow] = []
     for group in FAILURE_GROUPS:
-        cells = [ReportTableCell(GROUP_WORDS[group]), ReportTableCell(f"{sizes[group]:,}")]
+        cells: list[str | ReportTableCell] = [GROUP_WORDS[group], f"{sizes[group]:,}"]
         for result in results:
             separation = result.separations[group]
             cells.append(ReportTableCell(format_score(separation.auroc.value), _fewer(result, group, sizes)))
-            cells.append(ReportTableCell(format_percent(separation.recall.value)))
+            cells.append(format_percent(separation.recall.value))
         rows.append(tuple(cells))
     rates = ", ".join(
         f"{names[result.detector]} {format_percent(result.false_positive_rate.value)}" for result in results
@@ -88,7 +86,7 @@ def _build_blindness_table(
         " n beneath a value: scored responses of the group, where some have no score."
     )
     title = f"What detectors miss{where}"
-    return ReportTable(BLINDNESS_TABLE + suffix, title, ("group", "n", *heads), tuple(rows), note)
+    return ReportTable.of(BLINDNESS_TABLE + suffix, title, ("group", "n", *heads), rows, note)
 
 
 def name_recall(study: DetectorStudy) -> str:
@@ -109,11 +107,11 @@ def _build_scores_table(
     suffix: str,
     where: str,
 ) -> ReportTable:
-    rows = tuple(
+    rows: tuple[ReportTableRow, ...] = tuple(
         (
-            ReportTableCell(GROUP_WORDS[group]),
-            ReportTableCell(f"{sizes[group]:,}"),
-            *(_mean_cell(result, group, sizes) for result in results),
+            GROUP_WORDS[group],
+            f"{sizes[group]:,}",
+            *(_make_score_cell(result.means[group], _fewer(result, group, sizes)) for result in results),
         )
         for group in StudyGroup
     )
@@ -121,13 +119,12 @@ def _build_scores_table(
         f"Means with {_describe_intervals(study)}; questions are drawn among those with a response in the group."
         f"{_describe_undefined(study, [result.means[group] for result in results for group in StudyGroup])}"
     )
-    return ReportTable(SCORES_TABLE + suffix, f"Mean scores{where}", ("group", "n", *names.values()), rows, note)
+    return ReportTable.of(SCORES_TABLE + suffix, f"Mean scores{where}", ("group", "n", *names.values()), rows, note)
 
 
-def _mean_cell(result: DetectorResult, group: StudyGroup, sizes: Mapping[StudyGroup, int]) -> ReportTableCell:
-    mean = result.means[group]
-    interval = (format_score_interval(mean.interval),) if mean.interval else ()
-    return ReportTableCell(format_score(mean.value), (*interval, *_fewer(result, group, sizes)))
+def _make_score_cell(estimate: Estimate, details: tuple[str, ...] = ()) -> ReportTableCell:
+    interval = (format_score_interval(estimate.interval),) if estimate.interval else ()
+    return ReportTableCell(format_score(estimate.value), (*interval, *details))
 
 
 def _build_robustness_table(
@@ -138,24 +135,18 @@ def _build_robustness_table(
     where: str,
 ) -> ReportTable:
     """Return the statistics of the gap with their intervals, and the cross-fitted rates."""
-    rows = []
+    rows: list[ReportTableRow] = []
     estimates: list[Estimate] = []
     for result in results:
         gap = result.separations[StudyGroup.GAP]
-        rates = (
-            gap.recall,
-            result.false_positive_rate,
-            result.held_out_false_positive_rate,
-            result.held_out_recall,
-        )
+        rates = (gap.recall, result.false_positive_rate, result.held_out_false_positive_rate, result.held_out_recall)
         estimates += [gap.auroc, *rates]
-        interval = (format_score_interval(gap.auroc.interval),) if gap.auroc.interval else ()
         rows.append(
             (
-                ReportTableCell(names[result.detector]),
-                ReportTableCell(format_score(gap.auroc.value), interval),
-                *map(_percent_cell, rates),
-                ReportTableCell(format_score(result.threshold)),
+                names[result.detector],
+                _make_score_cell(gap.auroc),
+                *map(make_percent_cell, rates),
+                format_score(result.threshold),
             )
         )
     note = (
@@ -166,12 +157,7 @@ def _build_robustness_table(
         f"{_describe_undefined(study, estimates)}"
     )
     heads = ("detector", "AUROC", name_recall(study), "FPR", "CF FPR", "CF recall", "threshold")
-    return ReportTable(ROBUSTNESS_TABLE + suffix, f"Detection of LGG, with intervals{where}", heads, tuple(rows), note)
-
-
-def _percent_cell(estimate: Estimate) -> ReportTableCell:
-    interval = (format_percent_interval(estimate.interval),) if estimate.interval else ()
-    return ReportTableCell(format_percent(estimate.value), interval)
+    return ReportTable.of(ROBUSTNESS_TABLE + suffix, f"Detection of LGG, with intervals{where}", heads, rows, note)
 
 
 def _describe_intervals(study: DetectorStudy) -> str:
@@ -193,7 +179,7 @@ def _describe_undefined(study: DetectorStudy, estimates: Sequence[Estimate]) -> 
 def _build_counts_table(study: DetectorStudy) -> ReportTable:
     """Return the scored responses of each group, and the others by reason."""
     names = name_detectors(tuple(study.counts))
-    rows: list[tuple[ReportTableCell, ...]] = []
+    rows: list[ReportTableRow] = []
     for detector, counts in study.counts.items():
         columns = (*(counts.groups[group] for group in StudyGroup), counts.undecided)
         rows.append(_count_row(names[detector], "scored", [part.scored for part in columns]))
@@ -203,17 +189,17 @@ def _build_counts_table(study: DetectorStudy) -> ReportTable:
         ]
         if counts.unknown_responses:
             unused = f"{format_count(counts.unknown_responses, 'score')} of responses outside the study"
-            rows.append((ReportTableCell(""), ReportTableCell(unused)))
+            rows.append(("", unused))
     heads = ("detector", "responses", *(GROUP_WORDS[group] for group in StudyGroup), "undecided")
     note = (
         "The three classes are parts of LGG. Responses without a score are in no statistic of the detector, and"
         " undecided responses in none at all."
     )
-    return ReportTable("detector-counts", "Scored and unscored responses", heads, tuple(rows), note)
+    return ReportTable.of("detector-counts", "Scored and unscored responses", heads, rows, note)
 
 
-def _count_row(name: str, what: str, counts: Sequence[int]) -> tuple[ReportTableCell, ...]:
-    return (ReportTableCell(name), ReportTableCell(what), *(ReportTableCell(f"{count:,}") for count in counts))
+def _count_row(name: str, what: str, counts: Sequence[int]) -> ReportTableRow:
+    return (name, what, *(f"{count:,}" for count in counts))
 
 
 def _build_undecided_table(study: DetectorStudy) -> ReportTable:
@@ -224,7 +210,78 @@ def _build_undecided_table(study: DetectorStudy) -> ReportTable:
         (f"LGG, in none of the three classes: {FAILURE_WORDS[FailureClass(reason)][0]}", count)
         for reason, count in study.unclassified.items()
     ]
-    rows = tuple(
-        (ReportTableCell(reason), ReportTableCell(f"{count:,}")) for reason, count in (*undecided, *unclassified)
+    rows = tuple((reason, f"{count:,}") for reason, count in (*undecided, *unclassified))
+    return ReportTable.of("detector-undecided", "Responses with too few labels", ("reason", "responses"), rows)
+
+
+def build_evaluation_tables(evaluation: DetectorEvaluation) -> tuple[ReportTable, ...]:
+    """Return the tables of the calibrated threshold, of judge calls, and of abstention."""
+    return (
+        _build_threshold_table(evaluation),
+        _build_judge_calls_table(evaluation),
+        _build_abstention_table(evaluation),
     )
-    return ReportTable("detector-undecided", "Responses with too few labels", ("reason", "responses"), rows)
+
+
+def _build_threshold_table(evaluation: DetectorEvaluation) -> ReportTable:
+    """Return the share of each group that the calibrated threshold flags, and its responses in each band."""
+    rows: list[ReportTableRow] = []
+    for group in StudyGroup:
+        counts = (f"{evaluation.bands[band][group]:,}" for band in DetectorBand)
+        rows.append((GROUP_WORDS[group], make_percent_cell(evaluation.flagged[group]), *counts))
+    settings = evaluation.calibration.settings
+    note = (
+        f"Flagged: percent of the group's scored responses below the threshold that allowed"
+        f" {100 * settings.max_false_positive_rate:g} % false positives on the calibration responses; of the reliable"
+        " ones it is the FPR. Questions are drawn with all their responses. The other columns count responses;"
+        f" uncertain takes the next {100 * settings.uncertain_share:g} % of the reliable calibration responses."
+    )
+    heads = ("group", "flagged, %", *DetectorBand)
+    return ReportTable.of("calibrated-threshold", "At the calibrated threshold", heads, rows, note)
+
+
+def _build_judge_calls_table(evaluation: DetectorEvaluation) -> ReportTable:
+    """Return the judged responses that each recall of the gap takes, by the detector, by controls and by chance."""
+    names = name_detectors([result.detector for result in evaluation.study.results])
+    identity = evaluation.calibration.identity
+    # The detector first; then the controls in their order.
+    detectors = [identity, *(detector for detector in names if detector != identity)]
+    rows = tuple(
+        (
+            format_percent(calls.recall),
+            f"{evaluation.responses - calls.judged[identity]:,}",
+            *(f"{calls.judged[detector]:,}" for detector in detectors),
+            f"{calls.by_chance:,}",
+        )
+        for calls in evaluation.judge_calls
+    )
+    heads = ("recall of LGG, %", "saved", *(f"judged: {names[detector]}" for detector in detectors), "judged: chance")
+    note = (
+        f"Responses that a judge must see, lowest scores first, to see at least this part of LGG, of"
+        f" {evaluation.responses:,}. Saved: responses that need no judge by {names[identity]}. Responses without a"
+        " score are always judged. Thresholds are those of these responses. evaluation.json has every threshold."
+    )
+    return ReportTable.of("judge-calls", "Judge calls at equal recall", heads, rows, note)
+
+
+def _build_abstention_table(evaluation: DetectorEvaluation) -> ReportTable:
+    """Return reliability and accuracy of the answered responses at a few coverages."""
+    points = [_find_coverage(evaluation.abstention, coverage) for coverage in COVERAGES]
+    rows = tuple(
+        (
+            format_percent(point.coverage),
+            f"{point.answered:,}",
+            format_percent(point.reliable),
+            ReportTableCell(format_percent(point.correct), (f"of {point.correctness_known:,}",)),
+            "all" if point.threshold is None else format_score(point.threshold),
+        )
+        for point in dict.fromkeys(points)
+    )
+    note = "Responses with the lowest ranks are left out first, after those without a score; equal ranks go together."
+    heads = ("coverage, %", "answered", "reliable, %", "correct, %", "lowest rank")
+    return ReportTable.of("abstention", "Abstention", heads, rows, note)
+
+
+def _find_coverage(points: Sequence[AbstentionPoint], coverage: float) -> AbstentionPoint:
+    """Return the point of the smallest coverage that is at least as large; the first point answers everything."""
+    return min((point for point in points if point.coverage >= coverage), key=lambda point: point.coverage)

@@ -1,21 +1,24 @@
-"""The files of a detector report, in one folder. Each file is written completely or not at all."""
+"""The files of reports on detectors, in one folder each. Each file is written completely or not at all."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclose.detection.scores import require_score_files
-from eclose.detection.study import study_detectors
-from eclose.detection.study_inputs import read_study_inputs
+from eclose.detection.calibration import read_calibration
+from eclose.detection.evaluation import evaluate_run
+from eclose.detection.scores import require_score_files, score_file_name
+from eclose.detection.study import study_run
 from eclose.diagnosis.report.detectors.documents import (
-    DetectorReportContext,
     render_detector_json,
     render_detector_latex,
     render_detector_markdown,
+    render_evaluation_json,
+    render_evaluation_markdown,
 )
-from eclose.diagnosis.report.detectors.figures import draw_detector_figures
+from eclose.diagnosis.report.detectors.figures import draw_detector_figures, draw_use_curves
 from eclose.diagnosis.report.plots.figures import explain_missing_figures
+from eclose.diagnosis.report.plots.style import render_figure_files
 from eclose.diagnosis.report.write import FIGURES_FOLDER
 from eclose.store.records.atomic import write_files
 from eclose.store.runs.folder import list_paths
@@ -23,7 +26,7 @@ from eclose.store.runs.folder import list_paths
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eclose.detection.study import DetectorStudy
+    from eclose.detection.evaluation import DetectorEvaluation
     from eclose.detection.study_statistics import StudySettings
 
 DETECTORS_FOLDER = "detectors"
@@ -67,22 +70,66 @@ def write_detector_report(
     runs = list_paths(run)
     score_files = require_score_files(runs) if scores is None else list_paths(scores)
     verdicts_file = None if verdicts is None else Path(verdicts)
-    inputs = read_study_inputs(runs, score_files, verdicts_file, allow_stale=allow_stale)
-    study = study_detectors(inputs.scores, inputs.responses, inputs.verdicts, settings)
-    context = DetectorReportContext(label_source=inputs.label_source, notices=inputs.notices, left_out=inputs.left_out)
-    return write_study_files(study, context, runs[0] / DETECTORS_FOLDER if out is None else Path(out))
-
-
-def write_study_files(study: DetectorStudy, context: DetectorReportContext, folder: Path) -> dict[str, Path]:
-    """Write the files of a study; return their paths by name."""
+    study = study_run(runs, score_files, verdicts=verdicts_file, settings=settings, allow_stale=allow_stale)
     # Render everything before the first write: an error leaves an old report untouched.
     files = {
-        "detectors.json": render_detector_json(study, context).encode(),
-        "detectors.md": render_detector_markdown(study, context).encode(),
-        "detectors.tex": render_detector_latex(study, context).encode(),
+        "detectors.json": render_detector_json(study).encode(),
+        "detectors.md": render_detector_markdown(study).encode(),
+        "detectors.tex": render_detector_latex(study).encode(),
     }
     if explain_missing_figures() is None:
-        stale = [sentence for sentence in context.notices if sentence.startswith("STALE")][:1]
+        stale = [sentence for sentence in study.notices if sentence.startswith("STALE")][:1]
         figures = draw_detector_figures(study, ["Stale scores or labels: see detectors.md."] if stale else [])
         files |= {f"{FIGURES_FOLDER}/{name}": data for name, data in figures.items()}
-    return write_files(folder, files)
+    return write_files(runs[0] / DETECTORS_FOLDER if out is None else Path(out), files)
+
+
+def write_detector_evaluation(
+    run: Path | str | Sequence[Path | str],
+    calibration: Path | str,
+    *,
+    scores: Sequence[Path | str] = (),
+    verdicts: Path | str | None = None,
+    out: Path | str | None = None,
+    settings: StudySettings | None = None,
+    allow_other_benchmark: bool = False,
+    allow_stale: bool = False,
+) -> tuple[DetectorEvaluation, dict[str, Path]]:
+    """Evaluate a calibrated detector on a labelled run, and write tables, curves and figures.
+
+    Args:
+        run: Folder of a run, or several: questions and responses, and judgments unless ``verdicts`` is given.
+        calibration: File of the calibration.
+        scores: Files of the detector's scores; by default ``scores-<detector>.jsonl`` of each run.
+        verdicts: File of settled verdicts, such as those of people, instead of the judgments of the run.
+        out: Folder of the report; by default ``evaluation-<detector>`` in the first run.
+        settings: Folds, resamples and seed; the retention follows from the calibration by default.
+        allow_other_benchmark: Use a calibration of another benchmark; the report says so.
+        allow_stale: Use results that were made from other files than those in the folder; the report says so.
+
+    Returns:
+        The evaluation, and the path of each file by its name: ``evaluation.json``, ``evaluation.md`` and figures.
+
+    Raises:
+        UserError: The files do not belong together, or not to the calibration.
+    """
+    runs = list_paths(run)
+    thresholds = read_calibration(calibration)
+    evaluation = evaluate_run(
+        runs,
+        [Path(path) for path in scores] or [folder / score_file_name(thresholds.detector) for folder in runs],
+        thresholds,
+        verdicts=None if verdicts is None else Path(verdicts),
+        settings=settings,
+        allow_other_benchmark=allow_other_benchmark,
+        allow_stale=allow_stale,
+    )
+    files = {
+        "evaluation.json": render_evaluation_json(evaluation).encode(),
+        "evaluation.md": render_evaluation_markdown(evaluation).encode(),
+    }
+    if explain_missing_figures() is None:
+        figures = render_figure_files(lambda: draw_use_curves(evaluation))
+        files |= {f"{FIGURES_FOLDER}/detector-use.{kind}": data for kind, data in figures.items()}
+    folder = runs[0] / f"evaluation-{thresholds.detector}" if out is None else Path(out)
+    return evaluation, write_files(folder, files)

@@ -1,8 +1,14 @@
-"""Filters of the explorer. All logic is here: the page only compares numbers."""
+"""The list of responses on the page: its filters, and which responses of a large run it holds.
+
+All logic is here: the page only compares numbers. The page of a small run lists every response. From
+``MAX_PAGE_RESPONSES`` on it would be too large to open quickly, so it lists a sample and says so: failures first,
+spread over models, datasets and kinds of failure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -14,10 +20,13 @@ from eclose.core.verdict import FailureClass, TraceGroup, Verdict
 from eclose.diagnosis.compare import CHAIN_CRITERIA, RESPONSE_CLASSES, ResponseClass, name_outcome
 from eclose.diagnosis.diagnose import EvidenceSufficiency, JudgedCase
 from eclose.diagnosis.report.wording import CODE_WORDS, CRITERION_WORDS, FAILURE_WORDS
+from eclose.diagnosis.response_sample import ResponseStratum, choose_responses
 from eclose.metrics.summary import VERDICT_GROUPINGS
+from eclose.stats.arrays import number_distinct_labels
+from eclose.store.runs.record_file import hash_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,31 +129,16 @@ def _by_before(name: str, label: str) -> ExplorerFacetOption:
     return ExplorerFacetOption(name, label, lambda facts: facts.before == name)
 
 
-def _class(outcome: str) -> str:
-    """Return the class of an outcome, whichever label is missing."""
-    return "undecided" if outcome.startswith("undecided_") else outcome
-
-
 def _changed(facts: ResponseFacts) -> bool:
-    return facts.before not in ("", NO_PARTNER, _class(facts.outcome))
+    # Whichever label is missing, undecided is one class.
+    here = "undecided" if facts.outcome.startswith("undecided_") else facts.outcome
+    return facts.before not in ("", NO_PARTNER, here)
 
 
 def _disagrees(facts: ResponseFacts) -> bool:
     # An unknown side is not a disagreement.
     both = facts.matched is not None and facts.verdict.correct is not None
     return both and facts.matched is not facts.verdict.correct
-
-
-def _lucky(facts: ResponseFacts) -> bool:
-    return facts.verdict.correct is True and facts.verdict.globally_sufficient is False
-
-
-def _flipped(facts: ResponseFacts) -> bool:
-    return bool(find_split_judge_votes(facts.case.judgment))
-
-
-def _empty(facts: ResponseFacts) -> bool:
-    return not any(step.substantive for step in facts.case.judgment.steps)
 
 
 def find_split_judge_votes(judgment: Judgment) -> dict[str, tuple[Label, ...]]:
@@ -179,14 +173,18 @@ EXPLORER_FACETS: tuple[ExplorerFacet, ...] = (
         ExplorerFacetOption("none", "none submitted", lambda facts: facts.case.response.answer is None),
     )),
     ExplorerFacet("unjudged", "Not judged", (
-        ExplorerFacetOption("any", "anything", lambda facts: bool(facts.unjudged)), *map(_by_open, Criterion),
+        ExplorerFacetOption("any", "anything", lambda facts: bool(facts.unjudged)),
+        *map(_by_open, Criterion),
     )),
     ExplorerFacet("look", "Worth a look", (
         ExplorerFacetOption("inconsistent", "everything holds, yet wrong", lambda facts: facts.verdict.inconsistent),
         ExplorerFacetOption("disagree", "judge and matching disagree", _disagrees),
-        ExplorerFacetOption("lucky", "correct, though the whole fails", _lucky),
-        ExplorerFacetOption("flipped", "the judge gave both answers", _flipped),
-        ExplorerFacetOption("steps", "no substantive step", _empty),
+        ExplorerFacetOption("lucky", "correct, though the whole fails",
+                            lambda facts: facts.verdict.correct is True and facts.verdict.globally_sufficient is False),
+        ExplorerFacetOption("flipped", "the judge gave both answers",
+                            lambda facts: bool(find_split_judge_votes(facts.case.judgment))),
+        ExplorerFacetOption("steps", "no substantive step",
+                            lambda facts: not any(step.substantive for step in facts.case.judgment.steps)),
         ExplorerFacetOption("lines", "several answer lines", lambda facts: facts.case.response.answer_lines > 1),
         ExplorerFacetOption("cut", "cut off", lambda facts: facts.case.response.cut_off),
     )),
@@ -213,3 +211,56 @@ def build_facet_columns(responses: Sequence[ResponseFacts]) -> list[dict[str, An
     names = [entry["name"] for entry in entries]
     first_row = ("outcome", "before" if "before" in names else "answer")
     return [{**entry, "main": int(entry["name"] in first_row)} for entry in entries]
+
+
+MAX_PAGE_RESPONSES = 30_000
+"""Responses that a page lists at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSample:
+    """Responses that a page lists, of all responses of a run."""
+
+    cases: tuple[JudgedCase, ...]
+    """The listed responses with their judgments, in the order of the run."""
+    left_out: int = 0
+    """Judged responses that are not listed."""
+    outcomes: Mapping[str, tuple[int, int]] | None = None
+    """Listed and judged responses by outcome; None where that was not counted."""
+
+    @property
+    def total(self) -> int:
+        """Number of judged responses of the run."""
+        return len(self.cases) + self.left_out
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is listed and what is not; empty where every response is listed."""
+        if not self.left_out:
+            return ()
+        listed = f"This page lists {len(self.cases):,} of {self.total:,} responses; its figures are of all of them."
+        parts = [
+            f"{OUTCOME_WORDS[outcome]} {shown:,} of {judged:,}"
+            for outcome, (shown, judged) in (self.outcomes or {}).items()
+        ]
+        return (listed, f"Listed by outcome: {', '.join(parts)}.") if parts else (listed,)
+
+
+def sample_report_cases(cases: Sequence[JudgedCase], limit: int | None = None) -> RunSample:
+    """Return the responses that a page lists: all up to a limit, otherwise a sample of that size."""
+    limit = MAX_PAGE_RESPONSES if limit is None else limit
+    if len(cases) <= limit:
+        return RunSample(tuple(cases))
+    groups = [
+        ResponseStratum(
+            name_outcome(case.verdict), get_response_group(case, "benchmark"), get_response_group(case, "model")
+        )
+        for case in cases
+    ]
+    stratum, strata = number_distinct_labels(groups)
+    chosen = choose_responses(strata, stratum, hash_ids([case.response.id for case in cases]), limit).tolist()
+    judged, listed = (
+        Counter(group.outcome for group in part) for part in (groups, [groups[position] for position in chosen])
+    )
+    outcomes = {outcome: (listed[outcome], judged[outcome]) for outcome in OUTCOME_WORDS if judged[outcome]}
+    return RunSample(tuple(cases[position] for position in chosen), len(cases) - len(chosen), outcomes)

@@ -23,7 +23,6 @@ from eclose.diagnosis.report.plots.style import (
     remove_frame,
     render_figure_files,
 )
-from eclose.diagnosis.report.summary import build_response_flow
 from eclose.diagnosis.report.table import CONDITIONAL
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def draw_report_figures(diagnosis: Diagnosis, context: ReportContext) -> dict[st
     drawn: dict[str, Callable[[], Figure]] = {
         "rates": lambda: _rates(layout.layout_rate_plot(diagnosis, context)),
         "metrics": lambda: _metrics(layout.layout_dataset_panels(diagnosis)),
-        "flow": lambda: _flow(layout.layout_flow_bars(build_response_flow(diagnosis))),
+        "flow": lambda: _flow(layout.build_response_flow(diagnosis)),
     }
     if compositions := layout.layout_composition_charts(diagnosis):
         drawn["failures"] = lambda: _compositions(compositions)

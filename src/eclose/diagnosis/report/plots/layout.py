@@ -5,34 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from eclose.core.verdict import FailureClass
 from eclose.diagnosis.report.number_format import (
     DASH,
     format_percent,
     format_percent_interval,
-    format_percent_span,
     format_signed_interval,
     format_signed_percent,
 )
-from eclose.diagnosis.report.rate_status import (
-    TOO_LITTLE_TEXT,
-    RateStatus,
-    classify_rate_status,
-    widen_interval_by_unjudged,
-)
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, ShownRate, is_too_little_judged
 from eclose.diagnosis.report.table import TABLE_METRICS, list_group_kinds
 from eclose.diagnosis.report.wording import CODE_WORDS, FAILURE_WORDS, METRIC_WORDS, name_response_group
 from eclose.metrics.rates import MAIN_METRICS, Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from eclose.diagnosis.compare import RateDifference, RunComparison
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import ReportContext
-    from eclose.diagnosis.report.summary import ResponseFlowPart, ResponseFlowStage
     from eclose.metrics.summary import GroupRates
     from eclose.stats.intervals import Estimate, Interval
-    from eclose.stats.rates import Rate
 
 PLOTTED_METRICS = (Metric.ACCURACY, Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
 """Metrics of the rate plot."""
@@ -71,25 +64,67 @@ class FlowBar:
     """Share of all responses that reach this test, in percent."""
 
 
-def layout_flow_bars(stages: Sequence[ResponseFlowStage]) -> tuple[FlowBar, ...]:
-    """Return the bars of all stages on one scale: all responses have the full width."""
-    total = max(stages[0].total, 1)
-    return tuple(_flow_row(stage, total) for stage in stages)
+def build_response_flow(diagnosis: Diagnosis) -> tuple[FlowBar, ...]:
+    """Return the tests from all responses to the reliable ones, with every loss named, on one scale."""
+    joint = diagnosis.joint
+    gap = diagnosis.overall.composition.gap_failures
 
+    def count(*prefix: bool | None) -> int:
+        # Responses whose labels L, A and C begin with these.
+        return sum(n for labels, n in joint.items() if labels[: len(prefix)] == prefix)
 
-def _flow_row(stage: ResponseFlowStage, total: int) -> FlowBar:
-    # Segments follow each other: passed first, then each loss.
-    start, segments = 0.0, []
-    for part in (stage.passed, *stage.lost):
-        segments.append(_segment(part, start, total))
-        start += segments[-1].width
-    return FlowBar(stage.question, stage.total, segments[0], tuple(segments[1:]), _position(stage.total / total))
+    # Each test starts with the responses that passed the test before.
+    everyone, sound, aligned = sum(joint.values()), count(True), count(True, True)
+    reliable = count(True, True, True)
 
+    def bar(question: str, total: int, passed: tuple[str, str, int], lost: dict[str, int]) -> FlowBar:
+        parts = [(*passed, ""), *(_name_loss(outcome, count) for outcome, count in lost.items() if count)]
+        # Segments follow each other: passed first, then each loss.
+        start, segments = 0.0, []
+        for kind, name, number, show in parts:
+            width = _position(number / max(everyone, 1))
+            segments.append(BarSegment(kind, name, number, _position(start / 100), width, show))
+            start += width
+        return FlowBar(question, total, segments[0], tuple(segments[1:]), _position(total / max(everyone, 1)))
 
-def _segment(part: ResponseFlowPart, start: float, total: int) -> BarSegment:
-    return BarSegment(
-        part.kind, part.name, part.count, _position(start / 100), _position(part.count / total), part.show
+    return (
+        bar(
+            "Does every step hold?",
+            everyone,
+            ("sound", "holds step by step" if sound == 1 else "hold step by step", sound),
+            {"unsound": count(False), "undecided_L": count(None)},
+        ),
+        bar(
+            "Does the reasoning pursue the question?",
+            sound,
+            ("sound", "pursues it as well" if aligned == 1 else "pursue it as well", aligned),
+            {
+                f"gap_{FailureClass.PATH_DEVIATION}": count(True, False),
+                f"gap_{FailureClass.UNDETERMINED}": count(True, None, False),
+                "undecided_A": count(True, None) - count(True, None, False),
+            },
+        ),
+        bar(
+            "Does it establish the submitted answer?",
+            aligned,
+            ("reliable", "is reliable" if reliable == 1 else "are reliable", reliable),
+            {f"gap_{failure}": gap.get(failure, 0) for failure in _CLOSING_FAILURES}
+            | {"undecided_C": count(True, True, None)},
+        ),
     )
+
+
+_CLOSING_FAILURES = (FailureClass.INCOMPLETE_REASONING, FailureClass.ANSWER_DECOUPLING, FailureClass.CLOSURE_FAILURE)
+"""Failure classes of responses that pursue the question and do not establish their answer."""
+
+
+def _name_loss(outcome: str, count: int) -> tuple[str, str, int, str]:
+    """Return kind, name, count and link of the responses that are lost with an outcome."""
+    kind, _, detail = outcome.partition("_")
+    show = f"outcome={outcome}"
+    if kind == "gap":
+        return detail, FAILURE_WORDS[FailureClass(detail)][0], count, show
+    return kind, "an unsound step" if kind == "unsound" else "not judged", count, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +132,11 @@ class RateDot:
     """A rate on its axis, with the whisker of its interval and the band of its bounds, in percent of the width."""
 
     label: str
-    interval: str
-    n: int
-    value: float | None
-    whisker: tuple[float, float] | None
-    band: tuple[float, float] | None
+    interval: str = ""
+    n: int = 0
+    value: float | None = None
+    whisker: tuple[float, float] | None = None
+    band: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +191,17 @@ def layout_rate_plot(diagnosis: Diagnosis, context: ReportContext) -> RatePlot:
     scales = {metric: _scale(groups, metric, corrected.get(metric)) for metric in PLOTTED_METRICS}
 
     def row(name: str, group: GroupRates) -> RateRow:
-        return name, group.responses, tuple(_dot(group, metric, scales[metric]) for metric in PLOTTED_METRICS)
+        rates = ((ShownRate.of_group(group, metric), scales[metric]) for metric in PLOTTED_METRICS)
+        return name, group.responses, tuple(_dot(shown_rate, scale) for shown_rate, scale in rates)
 
     overall_rows = [row("all, the judge alone" if corrected else "all responses", diagnosis.overall)]
     if corrected:
         rates = diagnosis.overall.rates
-        dots = tuple(_corrected_dot(corrected.get(metric), rates[metric], scales[metric]) for metric in PLOTTED_METRICS)
+        dots = tuple(
+            RateDot(DASH) if shown_rate is None else _dot(shown_rate, scales[metric])
+            for metric in PLOTTED_METRICS
+            for shown_rate in (ShownRate.of_people(rates[metric], corrected.get(metric)),)
+        )
         # The corrected row comes first, above the judge's own.
         overall_rows.insert(0, ("all, corrected", diagnosis.overall.responses, dots))
     axes = tuple(PlotAxis(metric.value, METRIC_WORDS[metric][0], scales[metric]) for metric in PLOTTED_METRICS)
@@ -182,46 +222,24 @@ def _scale(groups: Sequence[GroupRates], metric: Metric, corrected: Estimate | N
     return next(scale for scale in _SCALES if scale >= min(max(tops, default=0.0), 1.0))
 
 
-def _corrected_dot(estimate: Estimate | None, rate: Rate, scale: float) -> RateDot:
-    """Return the dot of a corrected rate, with a band where labels of the judge are missing."""
-    if estimate is None or estimate.value is None or estimate.interval is None:
-        return RateDot(DASH, "", 0, None, None, None)
-    if classify_rate_status(rate) is RateStatus.TOO_LITTLE:
-        return RateDot(TOO_LITTLE_TEXT, "", 0, None, None, None)
-    if not rate.unjudged:
-        label, interval, band = format_percent(estimate.value), estimate.interval, None
-        words = format_percent_interval(interval)
-    else:
-        span, interval = (
-            widen_interval_by_unjudged(rate, estimate.value, estimate.value),
-            widen_interval_by_unjudged(rate, *estimate.interval),
-        )
-        label, words, band = format_percent_span(span), "", _span(span, scale)
-    return RateDot(label, words, 0, _position(estimate.value / scale), _span(interval, scale), band)
-
-
 def _span(interval: Interval | None, scale: float) -> tuple[float, float] | None:
     return None if interval is None else (_position(interval.low / scale), _position(interval.high / scale))
 
 
-def _dot(group: GroupRates, metric: Metric, scale: float) -> RateDot:
-    """Return the dot of a rate; only its band where too little was judged."""
-    rate, estimate = group.rates[metric], group.estimates[metric]
-    if rate.bounds is None or not rate.unjudged:
-        # Every response is judged: a dot and a whisker.
-        label, band = format_percent(rate.value), None
-    else:
-        # Some are unjudged: the band shows where the rate can lie.
-        label, band = format_percent_span(rate.bounds), _span(rate.bounds, scale)
-    if classify_rate_status(rate) is RateStatus.TOO_LITTLE:
-        return RateDot(TOO_LITTLE_TEXT, "", rate.n, None, None, band)
+def _dot(shown_rate: ShownRate, scale: float) -> RateDot:
+    """Return the dot of a rate, with the band of its bounds where labels are missing."""
+    rate = shown_rate.rate
+    band = _span(shown_rate.span, scale) if rate.unjudged else None
+    if shown_rate.status is RateStatus.TOO_LITTLE:
+        # Bounds are those of the judge's own rate.
+        return RateDot(TOO_LITTLE_TEXT, n=rate.n, band=None if shown_rate.corrected else band)
     return RateDot(
-        label,
-        "" if band else format_percent_interval(estimate.interval),
-        rate.n,
-        None if rate.value is None else _position(rate.value / scale),
-        _span(estimate.interval, scale),
-        band,
+        label=shown_rate.number,
+        interval="" if band else format_percent_interval(shown_rate.interval),
+        n=rate.n,
+        value=None if shown_rate.value is None else _position(shown_rate.value / scale),
+        whisker=_span(shown_rate.interval, scale),
+        band=band,
     )
 
 
@@ -258,7 +276,7 @@ def layout_dataset_panels(diagnosis: Diagnosis) -> tuple[DatasetPanel, ...]:
 
 
 def _model_dots(group: GroupRates, model: str) -> tuple[str, tuple[RateDot, ...]]:
-    return model, tuple(_dot(group, metric, 1.0) for metric in PANEL_METRICS)
+    return model, tuple(_dot(ShownRate.of_group(group, metric), 1.0) for metric in PANEL_METRICS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,19 +304,17 @@ def layout_difference_plot(comparison: RunComparison) -> DifferencePlot:
 def _difference_dot(difference: RateDifference, scale: float) -> RateDot:
     estimate = difference.estimate
     if estimate.value is None or estimate.interval is None:
-        return RateDot("undefined", "", 0, None, None, None)
-    if RateStatus.TOO_LITTLE in (classify_rate_status(difference.run), classify_rate_status(difference.base)):
-        return RateDot(TOO_LITTLE_TEXT, "", 0, None, None, None)
+        return RateDot("undefined")
+    if is_too_little_judged(difference.run, difference.base):
+        return RateDot(TOO_LITTLE_TEXT)
     # Map [-scale, scale] to the width, so that 0 is in the middle.
-    positions = [_position((1 + end / scale) / 2) for end in (estimate.value, *estimate.interval)]
-    whisker = positions[1], positions[2]
+    value, low, high = (_position((1 + end / scale) / 2) for end in (estimate.value, *estimate.interval))
     return RateDot(
-        format_signed_percent(estimate.value),
-        format_signed_interval(estimate.interval),
-        difference.run.n,
-        positions[0],
-        whisker,
-        None,
+        label=format_signed_percent(estimate.value),
+        interval=format_signed_interval(estimate.interval),
+        n=difference.run.n,
+        value=value,
+        whisker=(low, high),
     )
 
 
@@ -318,29 +334,26 @@ class CompositionBarChart:
 
 def layout_composition_charts(diagnosis: Diagnosis) -> tuple[CompositionBarChart, ...]:
     """Return the failure classes of the gap and the codes of unsound steps as charts."""
-    gap = diagnosis.overall.composition.gap_failures
-    failures = {
-        (str(failure), FAILURE_WORDS[failure][0], f"outcome=gap_{failure}"): count for failure, count in gap.items()
-    }
-    codes = {
-        ("unsound", f"{code.value} {CODE_WORDS[code][0]}", f"code={code.value}"): count
-        for code, count in diagnosis.local_failures.items()
-    }
-    responses = tuple(diagnosis.local_failure_responses.values())
-    charts = (
-        _bars("Failures of the whole, within the gap", failures),
-        # Steps are counted and responses are listed, so both numbers are printed.
-        _bars("Unsound steps, by reason", codes, responses),
-    )
+    failures = [
+        (str(failure), FAILURE_WORDS[failure][0], count, f"outcome=gap_{failure}", None)
+        for failure, count in diagnosis.overall.composition.gap_failures.items()
+    ]
+    # Steps are counted and responses are listed, so both numbers are printed.
+    codes = [
+        ("unsound", f"{code.value} {CODE_WORDS[code][0]}", count, f"code={code.value}", responses)
+        for (code, count), responses in zip(
+            diagnosis.local_failures.items(), diagnosis.local_failure_responses.values(), strict=True
+        )
+    ]
+    charts = (_bars("Failures of the whole, within the gap", failures), _bars("Unsound steps, by reason", codes))
     return tuple(chart for chart in charts if chart.bars)
 
 
-def _bars(
-    title: str, counts: Mapping[tuple[str, str, str], int], responses: Sequence[int | None] = ()
-) -> CompositionBarChart:
-    total = sum(counts.values())
+def _bars(title: str, parts: Sequence[tuple[str, str, int, str, int | None]]) -> CompositionBarChart:
+    """Return a chart of parts: kind, name, count, link, and the responses behind the count."""
+    total = sum(count for _, _, count, _, _ in parts)
     segments = (
-        BarSegment(kind, name, count, 0.0, _position(count / total), show, behind)
-        for ((kind, name, show), count), behind in zip(counts.items(), responses or [None] * len(counts), strict=True)
+        BarSegment(kind, name, count, 0.0, _position(count / total), show, responses)
+        for kind, name, count, show, responses in parts
     )
     return CompositionBarChart(title, total, tuple(segments))
