@@ -297,4 +297,4 @@ def _create_tables(connection: Connection) -> None:
             connection.execute(text(_GUARD[connection.dialect.name].format(table=table, verb=verb)))
 
 
-ANNOTATION_SCHEMA = DatabaseSchema("annotate_schema", "1", _create_tables)
+ANNOTATION_SCHEMA = DatabaseSchema("annotate_schema", "2", _create_tables)

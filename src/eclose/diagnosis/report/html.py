@@ -22,7 +22,7 @@ from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.explorer import filters as explorer_filters
 from eclose.diagnosis.report.explorer.filters import RunSample, sample_report_cases
-from eclose.diagnosis.report.first_screen import compare_side_by_side, find_worst_example
+from eclose.diagnosis.report.first_screen import WorstExample, compare_side_by_side, find_worst_example
 from eclose.diagnosis.report.headline import PEOPLE_FIGURE, build_report_headline
 from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
 from eclose.diagnosis.report.plots.layout import (
@@ -296,6 +296,17 @@ def _tabulate_left_out(context: ReportContext) -> tuple[ReportTable, ...]:
     return (ReportTable.of("left-out", "Responses left out", ("response", "reason"), rows, note),)
 
 
+def _make_payload(cases: Sequence[JudgedCase], worst: WorstExample | None, context: ReportContext) -> ExplorerPayload:
+    """Return the data of the explorer, which opens at the worst example."""
+    before = context.base.before(cases) if context.base else None
+    return make_explorer_payload(cases, before, context.scores, None if worst is None else worst.position)
+
+
+def _format_security_policy(script: str, style: str) -> str:
+    """Return the content security policy that allows the page's own script and style alone."""
+    return CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
+
+
 def render_report_page(
     diagnosis: Diagnosis,
     cases: Sequence[JudgedCase] | RunSample,
@@ -333,9 +344,8 @@ def render_report_page(
         worst=worst,
         sides=compare_side_by_side(diagnosis, context),
         cautions=summary.list_linked_cautions(diagnosis, context),
-        agreement=summary.describe_judge_agreement(context)[
-            :1
-        ],  # the second lists all labels, as a table of the page does
+        # The second sentence lists all labels, as a table of the page does.
+        agreement=summary.describe_judge_agreement(context)[:1],
         agreements=summary.list_judge_agreement(context),
         flips=summary.describe_judge_flips(diagnosis),
         flow=build_response_flow(diagnosis),
@@ -348,17 +358,9 @@ def render_report_page(
         base_tables=tabulate_run_comparison(context.base) if context.base else (),
         differences=layout_difference_plot(context.base.comparison) if context.base else None,
         scores=layout_score_plot(context.scores, cases.cases if isinstance(cases, RunSample) else cases),
-        # The explorer opens at the worst example.
-        payload=make_explorer_payload(
-            sample.cases,
-            context.base.before(sample.cases) if context.base else None,
-            context.scores,
-            None if worst is None else worst.position,
-        ),
+        payload=_make_payload(sample.cases, worst, context),
         sample=sample,
-        policy=CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
-        if policy
-        else "",
+        policy=_format_security_policy(script, style) if policy else "",
         # Inline, as the page must work from a mail attachment; of the package, not from files, so not escaped.
         script=Markup(script),
         style=Markup(style),

@@ -370,4 +370,4 @@ _TABLES = (
     """,
 )
 
-LEDGER_SCHEMA = DatabaseSchema("ledger_schema", "1", lambda connection: execute_statements(connection, _TABLES, _TYPES))
+LEDGER_SCHEMA = DatabaseSchema("ledger_schema", "2", lambda connection: execute_statements(connection, _TABLES, _TYPES))
