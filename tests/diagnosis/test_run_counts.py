@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from tests.diagnosis.damaged_runs import write_random_run
+from tests.diagnosis.damaged_runs import write_manifests, write_random_run
 from tests.diagnosis.judged_responses import random_cases, world_cases
 
 import eclose
@@ -227,6 +227,17 @@ class TestLargeRuns:
         rows = [json.loads(line) for line in (run / "responses.jsonl").read_text().splitlines()]
         (run / "responses.jsonl").write_text(json.dumps(rows))
         assert not is_large_run(run)
+
+
+def test_a_judgment_against_the_rules_is_refused_though_its_file_is_vouched_for(tmp_path):
+    run = write_random_run(tmp_path / "run", 5, faults=0)
+    lines = (run / "judgments.jsonl").read_text().splitlines()
+    broken = json.loads(lines[0]) | {"steps": [{"substantive": False, "sound": True}]}
+    (run / "judgments.jsonl").write_text("\n".join([json.dumps(broken), *lines[1:]]))
+    write_manifests(run)
+    counted = count_runs([run])
+    assert counted.caveats.rejected["judgments.jsonl"] == {"wrong record": 1}
+    assert (broken["response_id"], "it was not judged") in counted.caveats.left_out
 
 
 def test_a_gate_reads_texts_only_when_they_are_asked_for(runs, monkeypatch):

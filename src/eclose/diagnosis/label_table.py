@@ -75,6 +75,13 @@ class StepPart:
     sound: Label = None
     failure: LocalFailure | None = None
 
+    def __post_init__(self) -> None:
+        """Raise where a label breaks a rule of judgments; the record is then read in full, for the message."""
+        if (self.failure is not None and self.sound is not False) or (
+            self.substantive is False and self.sound is not None
+        ):
+            raise ValueError("a failure of a sound step, or the soundness of a step that is not substantive")
+
 
 @dataclass(frozen=True, slots=True)
 class JudgmentPart:

@@ -204,8 +204,8 @@ def read_part(folder: PartsFolder, number: int, name: str) -> LabelTable:
 
 
 def _read_judgment(entry: Mapping[str, Any]) -> JudgmentPart:
-    # One step has the label of all; the others, which are not substantive, only their failure codes.
-    failures = (StepPart(False, failure=LocalFailure(code)) for code in entry["step_failures"])
+    # The first step has the label of all. The others have the failure codes, and leave the label as it is.
+    failures = (StepPart(None, False, LocalFailure(code)) for code in entry["step_failures"])
     return JudgmentPart(
         entry["response_id"],
         entry["judge"],
