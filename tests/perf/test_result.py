@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = [path for folder in ("perf", "campaigns") for path in sorted((ROOT / folder).glob("*.py"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("holds", "code"), [(True, 0), (False, 1), (None, 1)])
 def test_a_result_is_one_line_with_its_origin_and_the_exit_code_says_whether_it_holds(holds, code, capsys):
     assert print_result(name="n", value=1.5, unit="s", goal="< 2", holds=holds, offline=True) == code

@@ -25,6 +25,7 @@ def test_extras_that_need_torch_get_the_build_of_make_setup():
     assert matrix.read_torch_pin().startswith("torch==2.")
 
 
+@pytest.mark.slow
 def test_a_failing_command_is_told_with_its_last_line(tmp_path):
     program = "import sys; print('first'); sys.exit('no such thing')"
     assert matrix.call([sys.executable, "-c", program], tmp_path) == "exit code 1: no such thing"
@@ -58,6 +59,7 @@ def installations(monkeypatch):
     return failing
 
 
+@pytest.mark.slow
 def test_the_result_holds_only_where_every_installation_works(installations, tmp_path, capsys):
     options = matrix.argparse.Namespace(only=["chat", "train"], python=["python3.13"])
     assert matrix.print_matrix(options, tmp_path / "eclose.whl") == 0
