@@ -7,10 +7,7 @@ from tests.metrics.setting_rates import average_setting_rates, compute_setting_r
 from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import UserError
-from eclose.metrics.experiment import (
-    ExperimentArrays,
-    get_response_method,
-)
+from eclose.metrics.experiment import ExperimentArrays, ExperimentUnit, get_response_method, indicate_labels
 from eclose.metrics.rates import MAIN_METRICS, Metric, compute_metric_rate
 from eclose.stats.bootstrap import shared_questions_design
 from eclose.stats.rates import mean_or_none
@@ -46,6 +43,17 @@ def test_the_untuned_model_is_called_by_its_name():
     assert get_response_method(row()) == UNTUNED_METHOD
     assert get_response_method(row(source=ResponseSource("qwen"))) == UNTUNED_METHOD
     assert get_response_method(row(source=ResponseSource("qwen", "SFT"))) == "SFT"
+
+
+def test_indicators_count_a_missing_label_in_no_column():
+    indicators = indicate_labels([[True, False, None], [None, None, True]])
+    assert indicators.hits.tolist() == [[1, 0], [0, 0], [0, 1]]
+    assert indicators.counted.tolist() == [[1, 0], [1, 0], [0, 1]]
+
+
+def test_the_untuned_backbone_comes_before_every_seed_of_a_question():
+    untuned, trained = (ExperimentUnit("SFT", "qwen", seed, "2wiki", "q1") for seed in (None, 0))
+    assert sorted([trained, untuned], key=lambda unit: unit.sort_key) == [untuned, trained]
 
 
 def test_setting_means_by_hand():
