@@ -6,6 +6,7 @@ nothing but numbers and names is read from a file.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,9 +28,11 @@ from eclose.detection.verifier.features import (
 )
 from eclose.errors import UserError
 from eclose.stats.arrays import Floats
+from eclose.store.records.atomic import AtomicFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from eclose.stats.arrays import Flags
 
@@ -269,3 +272,17 @@ def _parse_head(model: Mapping[str, Any]) -> LinearHead:
     if not np.isfinite([weights, means, scales]).all() or (scales <= 0).any():
         raise ValueError("a weight is not finite, or a scale is not positive")
     return LinearHead(tuple(features), weights, means, scales, float(model["bias"]), float(model["penalty"]))
+
+
+VERIFIER_FILE = "verifier.json"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON values atomically and readably."""
+    with AtomicFile(path) as file:
+        file.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+
+
+def save_linear_verifier(verifier: LinearVerifier, folder: Path) -> None:
+    """Write a linear verifier into its folder."""
+    write_json(folder / VERIFIER_FILE, verifier.to_json())

@@ -10,15 +10,20 @@ import json
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eclose.calls.run import RunOptions, RunResult
 from eclose.detection.scores import DetectorKind, DetectorScore, Unscored, score_file_name
-from eclose.detection.verifier.linear import LinearVerifier, VerifierHead, VerifierInput, parse_linear_verifier
+from eclose.detection.verifier.linear import (
+    VERIFIER_FILE,
+    LinearVerifier,
+    VerifierHead,
+    VerifierInput,
+    parse_linear_verifier,
+)
 from eclose.errors import UserError
 from eclose.response_tasks import ResponseTask, ResponseTasks
 from eclose.store.ledger.rows import RunUsage
-from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.store.runs.manifest import read_manifest
@@ -29,25 +34,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eclose.detection.verifier.linear import HeadScores
-
-VERIFIER_FILE = "verifier.json"
-
-
-def refuse_used_folder(folder: Path) -> None:
-    """Raise UserError where a folder exists and has content."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: exists and is not an empty folder. Name another folder with --out.")
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON values atomically and readably."""
-    with AtomicFile(path) as file:
-        file.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
-
-
-def save_linear_verifier(verifier: LinearVerifier, folder: Path) -> None:
-    """Write a linear verifier into its folder."""
-    write_json(folder / VERIFIER_FILE, verifier.to_json())
 
 
 def load_verifier(folder: Path) -> LinearVerifier:

@@ -21,10 +21,11 @@ from eclose.detection.verifier.linear import (
     build_feature_matrix,
     compute_features,
     fit_linear_head,
+    save_linear_verifier,
     select_features,
+    write_json,
 )
 from eclose.detection.verifier.rows import build_verifier_rows, check_edits_under_both_labels, count_rows
-from eclose.detection.verifier.run import refuse_used_folder, save_linear_verifier, write_json
 from eclose.errors import UserError
 from eclose.stats.ranking import ScoredResponses, assign_folds, auroc, recall_at_retention
 from eclose.store.records.atomic import AtomicFile
@@ -247,6 +248,12 @@ class TrainedVerifier:
     verifier: LinearVerifier
     folder: Path
     card: VerifierCard
+
+
+def refuse_used_folder(folder: Path) -> None:
+    """Raise UserError where a folder exists and has content."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder}: exists and is not an empty folder. Name another folder with --out.")
 
 
 def train_verifier(
