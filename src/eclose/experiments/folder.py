@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -26,7 +25,7 @@ from eclose.experiments.cells import FAILURE_FILE, Cell, ResolvedBackbone, Stage
 from eclose.experiments.forecast import ExperimentForecast, forecast_experiment
 from eclose.experiments.imports import ImportCheck, hash_imports, import_stage, list_imports
 from eclose.experiments.plan import Plan, count_records, parse_plan, read_plan
-from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.atomic import write_json
 from eclose.store.records.json_reader import parse_json_object
 from eclose.store.records.jsonl import parse_dataclass
 from eclose.store.runs.manifest import hash_file, read_manifest
@@ -178,7 +177,7 @@ def init_experiment(plan: Path | str | Plan, out: Path | str) -> Experiment:
 
 def write_experiment_plan(experiment: Experiment) -> None:
     """Write ``plan.json``: the plan, and what it resolves to."""
-    _write_json(
+    write_json(
         experiment.folder / PLAN_FILE,
         {
             "format": FORMAT,
@@ -224,12 +223,12 @@ def describe_stage(task: StageTask) -> dict[str, Any]:
 
 def write_stage_file(task: StageTask, root: Path) -> None:
     """Write what a stage's folder holds, before the stage begins."""
-    _write_json(task.folder(root) / STAGE_FILE, describe_stage(task))
+    write_json(task.folder(root) / STAGE_FILE, describe_stage(task))
 
 
 def write_failure(task: StageTask, root: Path, problem: str, trace: str | None) -> None:
     """Write why a stage failed."""
-    _write_json(task.folder(root) / FAILURE_FILE, {"problem": problem, "traceback": trace})
+    write_json(task.folder(root) / FAILURE_FILE, {"problem": problem, "traceback": trace})
 
 
 def refuse_missing_inputs(experiment: Experiment) -> None:
@@ -251,8 +250,3 @@ def _refuse_equal_backbones(experiment: Experiment) -> None:
     for task in experiment.tasks:
         if task.stage is Stage.TRAIN and names.setdefault(task.id, task.cell.backbone) != task.cell.backbone:
             raise SettingError(f"backbones: {names[task.id]} and {task.cell.backbone} have the same settings.")
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    with AtomicFile(path) as file:
-        file.write(json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n")

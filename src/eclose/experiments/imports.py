@@ -19,7 +19,7 @@ from eclose.experiments.cells import SELECTION_FILE, SWITCHES_FILE, Cell, Resolv
 from eclose.experiments.plan import Plan
 from eclose.models.adapter_recipe import ADAPTER_RECIPE_FILE, read_adapter_recipe, same_weights
 from eclose.models.load_weights import ADAPTER_WEIGHTS
-from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.atomic import AtomicFile, write_json
 from eclose.store.records.json_reader import read_json_objects
 from eclose.store.records.jsonl import read_records, scan_records
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
@@ -164,7 +164,7 @@ def import_stage(task: StageTask, root: Path, questions: Path) -> None:
         raise UserError(f"{path}: is not the file that the plan was checked with. Run eclose experiment init again.")
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"stage": task.stage.value, "from": str(path), "hash": task.identity["imported"]}
-    _write_json(folder / IMPORT_FILE, settings)
+    write_json(folder / IMPORT_FILE, settings)
     match task.stage:
         case Stage.SELECT:
             _copy_adapter(path.parent, folder, settings)
@@ -205,9 +205,9 @@ def _copy_adapter(adapter: Path, folder: Path, settings: Mapping[str, Any]) -> N
         if path.is_file():
             shutil.copy2(path, target)
     # The recipe may be in the folder above, that of the training run.
-    _write_json(target / ADAPTER_RECIPE_FILE, read_adapter_recipe(adapter))
+    write_json(target / ADAPTER_RECIPE_FILE, read_adapter_recipe(adapter))
     selected = {"checkpoint": None, "adapter": settings["hash"], "folder": SELECTED_FOLDER}
-    _write_json(folder / SELECTION_FILE, {"selected": selected, "imported": dict(settings)})
+    write_json(folder / SELECTION_FILE, {"selected": selected, "imported": dict(settings)})
 
 
 def _hash_input(path: Path) -> str | None:
@@ -217,8 +217,3 @@ def _hash_input(path: Path) -> str | None:
 def _shorten(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    with AtomicFile(path) as file:
-        file.write(json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n")

@@ -29,7 +29,7 @@ from eclose.models.load_weights import (
     require_4bit_support,
 )
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
-from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.atomic import AtomicFile, write_json
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files, hash_work_identity, read_manifest
@@ -421,8 +421,7 @@ class _RunFolder:
 
     def write_begin(self, left_out: list[ReadRecord[Family]]) -> None:
         """Write the recipe of the run, and the families that were left out."""
-        with AtomicFile(self.out / CHECKPOINT_RECIPE_FILE) as file:
-            file.write(json.dumps(self.recipe, indent=2, ensure_ascii=False).encode() + b"\n")
+        write_json(self.out / CHECKPOINT_RECIPE_FILE, self.recipe)
         with AtomicFile(self.out / "left_out.jsonl") as file:
             for record in left_out:
                 # Messages may quote ids with half a surrogate pair, which UTF-8 cannot encode.

@@ -8,7 +8,6 @@ continues with the first checkpoint whose replies are missing.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +26,7 @@ from eclose.models.load_weights import find_package_version
 from eclose.models.local.chat_template import PromptTooLongError
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.stats.rates import Rate
-from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.atomic import AtomicFile, write_json
 from eclose.store.records.json_reader import parse_json_object, read_json_objects, require_regular_file
 from eclose.store.records.jsonl import parse_dataclass
 from eclose.training.complete_checkpoints import Checkpoint, copy_adapter, find_checkpoints, remove_adapter_copy
@@ -428,8 +427,7 @@ def _write(path: Path, selection: Selection, identity: Mapping[str, Any], famili
         "replies": SELECTION_REPLY_FILE,
         "eclose": eclose.__version__,
     }
-    with AtomicFile(path) as file:
-        file.write(json.dumps(record, indent=2, ensure_ascii=False).encode() + b"\n")
+    write_json(path, record)
 
 
 def _checkpoint_record(scored: ScoredCheckpoint) -> dict[str, Any]:

@@ -31,6 +31,8 @@ from eclose.annotation.web.field_texts import FIELD_TEXTS
 from eclose.annotation.web.pages import render_annotation_page
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Connection
 
     from eclose.annotation.accounts.people import Person
@@ -172,9 +174,20 @@ def post_pass_draft(visit: Worker, task: str, name: str, fields: Fields) -> Resp
 @router.post("/tasks/{task}/{name}/undo")
 def post_undo(visit: Worker, task: str, name: str, fields: Fields) -> Response:
     """Open the person's last pass again, if nothing was disclosed since."""
+    return _open_amendment(visit, task, name, fields, undo.undo_last_pass)
+
+
+def _open_amendment(
+    visit: LoggedInVisit,
+    task: str,
+    name: str,
+    fields: dict[str, str],
+    reopen: Callable[[Connection, Person, str, str], str | None],
+) -> Response:
+    """Open a submitted pass for a change, and lead to its form."""
     take_form_fields(check_csrf_token(visit, fields))
     with visit.project.writing() as connection:
-        reopening = undo.undo_last_pass(connection, visit.person, task, name)
+        reopening = reopen(connection, visit.person, task, name)
     if reopening is None:
         raise not_found_error()
     return RedirectResponse(f"/amend/{reopening}", status_code=303)
@@ -245,12 +258,7 @@ def show_own_labels(visit: Labeller) -> HTMLResponse:
 @router.post("/labels/{task}/{name}/correct")
 def post_own_correction(visit: Labeller, task: str, name: str, fields: Fields) -> Response:
     """Open a submitted pass for correction."""
-    take_form_fields(check_csrf_token(visit, fields))
-    with visit.project.writing() as connection:
-        reopening = undo.reopen_own_pass(connection, visit.person, task, name)
-    if reopening is None:
-        raise not_found_error()
-    return RedirectResponse(f"/amend/{reopening}", status_code=303)
+    return _open_amendment(visit, task, name, fields, undo.reopen_own_pass)
 
 
 @router.post("/labels/finish")

@@ -105,15 +105,6 @@ def read_families_by_split(run: Path) -> Iterator[tuple[str, ReadRecord[Family]]
         yield from ((split, record) for record in scan_families(path))
 
 
-def hash_run_families(run: Path) -> str:
-    """Return the hash of a run's present families, comparable with ``AuditKey.corpus``."""
-    hashes = []
-    for split, path in _split_files(run).items():
-        with path.open("rb") as lines:
-            hashes += [hash_sort_key(split, line.rstrip(b"\n").decode()) for line in lines]
-    return content_hash(sorted(hashes))
-
-
 def _split_files(run: Path) -> dict[str, Path]:
     paths = {TRAINING: run / names.TRAIN, DEVELOPMENT: run / names.DEVELOPMENT} if run.is_dir() else {ALL: run}
     for path in paths.values():

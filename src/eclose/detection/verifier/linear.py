@@ -6,7 +6,6 @@ nothing but numbers and names is read from a file.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,7 +27,7 @@ from eclose.detection.verifier.features import (
 )
 from eclose.errors import UserError
 from eclose.stats.arrays import Floats
-from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.atomic import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -277,12 +276,6 @@ def _parse_head(model: Mapping[str, Any]) -> LinearHead:
 VERIFIER_FILE = "verifier.json"
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON values atomically and readably."""
-    with AtomicFile(path) as file:
-        file.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
-
-
 def save_linear_verifier(verifier: LinearVerifier, folder: Path) -> None:
     """Write a linear verifier into its folder."""
-    write_json(folder / VERIFIER_FILE, verifier.to_json())
+    write_json(folder / VERIFIER_FILE, verifier.to_json(), allow_nan=False)

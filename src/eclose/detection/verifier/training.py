@@ -23,12 +23,11 @@ from eclose.detection.verifier.linear import (
     fit_linear_head,
     save_linear_verifier,
     select_features,
-    write_json,
 )
 from eclose.detection.verifier.rows import build_verifier_rows, check_edits_under_both_labels, count_rows
 from eclose.errors import UserError
 from eclose.stats.ranking import ScoredResponses, assign_folds, auroc, recall_at_retention
-from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.atomic import AtomicFile, write_json
 from eclose.store.records.jsonl import read_records
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.folder import list_paths
@@ -360,7 +359,7 @@ def train_linear_verifier(
 
 def _write_card(folder: Path, card: VerifierCard) -> None:
     """Write card, page and manifest; the manifest last, since it lists the others."""
-    write_json(folder / CARD_FILE, card.to_json())
+    write_json(folder / CARD_FILE, card.to_json(), allow_nan=False)
     with AtomicFile(folder / CARD_PAGE) as file:
         file.write(card.to_markdown().encode())
     outputs = sorted(path for path in folder.iterdir() if path.name != MANIFEST_FILE)

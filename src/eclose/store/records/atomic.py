@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import json
 import os
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -97,6 +98,12 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def write_json(path: Path | str, value: Any, *, allow_nan: bool = True) -> None:
+    """Write a JSON value atomically, indented for people."""
+    with AtomicFile(path) as file:
+        file.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=allow_nan).encode() + b"\n")
 
 
 def write_files(folder: Path, contents: Mapping[str, bytes]) -> dict[str, Path]:
