@@ -11,6 +11,8 @@ import pytest
 
 from eclose.calls.forecast import (
     CHAT_MODEL_HABITS,
+    WORLD_MODEL_HABITS,
+    count_words,
     estimate_request_usage,
     estimate_text_tokens,
     find_writing_habits,
@@ -27,7 +29,6 @@ from eclose.protocol.prompts import PromptMessage
 from eclose.world.make.instances import make_world_items
 from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.chat_requests import ChatRequest
-from eclose.world.server.forecast_habits import WORLD_WRITING_HABITS, count_billed_words, register_world_writing_habits
 
 
 def asked(profile="short-easy", seed=8, count=6, **settings):
@@ -69,13 +70,13 @@ def test_tokens_are_words_in_pieces_digits_and_signs(text, tokens):
 
 def test_what_is_read_is_counted_as_the_world_counts_it_to_the_word():
     for request in asked():
-        assert estimate_request_usage(request, WORLD_WRITING_HABITS).prompt_tokens == billed(request).prompt_tokens
+        assert estimate_request_usage(request, WORLD_MODEL_HABITS).prompt_tokens == billed(request).prompt_tokens
 
 
 @pytest.mark.parametrize("joint", [False, True])
 def test_what_is_written_is_expected_within_a_tenth_or_so_over_many(joint):
     every = asked("hotpot", 9, 20, joint=joint)
-    expected = sum(estimate_request_usage(request, WORLD_WRITING_HABITS).completion_tokens for request in every)
+    expected = sum(estimate_request_usage(request, WORLD_MODEL_HABITS).completion_tokens for request in every)
     actual = sum(billed(request).completion_tokens for request in every)
     assert 0.85 < expected / actual < 1.15
 
@@ -85,7 +86,7 @@ def test_what_is_written_is_expected_within_a_tenth_or_so_over_many(joint):
 )
 def test_a_reply_without_steps_is_as_long_as_its_form_and_its_texts(question):
     every = [request for request in asked() if request.schema.name == question]
-    short = replace(WORLD_WRITING_HABITS, texts={})
+    short = replace(WORLD_MODEL_HABITS, texts={})
     assert every
     for request in every:
         # {"reason": "", "pursued": "", "aligned": true}: two words for each field.
@@ -97,7 +98,7 @@ def test_a_reply_without_steps_is_as_long_as_its_form_and_its_texts(question):
 
 def test_every_step_more_is_an_entry_more():
     (soundness,) = (one for one in asked(count=1) if one.schema.name == JudgeQuestion.SOUNDNESS)
-    bare = replace(WORLD_WRITING_HABITS, supported=0.0)
+    bare = replace(WORLD_MODEL_HABITS, supported=0.0)
     material = json.loads(soundness.messages[-1]["content"])
 
     def expected(steps, habits=bare):
@@ -108,22 +109,22 @@ def test_every_step_more_is_an_entry_more():
 
     # {"steps": { … }} with a name and three fields of two words an entry; an empty object is one word.
     assert [expected(steps) for steps in (0, 1, 2, 5)] == [2, 8, 15, 36]
-    length = sum(count_billed_words(passage["text"]) for passage in material["evidence"]) / len(material["evidence"])
-    quoted = replace(WORLD_WRITING_HABITS, supported=1.0)
+    length = sum(count_words(passage["text"]) for passage in material["evidence"]) / len(material["evidence"])
+    quoted = replace(WORLD_MODEL_HABITS, supported=1.0)
     # Instead of null: {"passage": 1, "quote": " … "}.
     assert expected(4, quoted) == pytest.approx(expected(4) + 4 * (3 + length), abs=1)
 
 
 def test_nobody_is_expected_to_write_more_than_allowed():
     request = asked(max_tokens=5)[1]
-    assert estimate_request_usage(request, WORLD_WRITING_HABITS).completion_tokens == 5
+    assert estimate_request_usage(request, WORLD_MODEL_HABITS).completion_tokens == 5
     plain = Request((PromptMessage(role="user", content="Say it."),), Decoding(max_tokens=9))
-    assert estimate_request_usage(plain, WORLD_WRITING_HABITS) == TokenUsage(2, 9)
+    assert estimate_request_usage(plain, WORLD_MODEL_HABITS) == TokenUsage(2, 9)
     odd = replace(request, messages=(PromptMessage(role="user", content="no JSON"),))
-    assert estimate_request_usage(odd, WORLD_WRITING_HABITS).prompt_tokens == 2
+    assert estimate_request_usage(odd, WORLD_MODEL_HABITS).prompt_tokens == 2
     assert (
         estimate_request_usage(
-            replace(odd, messages=(PromptMessage(role="user", content="[]"),)), WORLD_WRITING_HABITS
+            replace(odd, messages=(PromptMessage(role="user", content="[]"),)), WORLD_MODEL_HABITS
         ).prompt_tokens
         == 1
     )
@@ -166,8 +167,7 @@ def test_a_forecast_counts_what_prompts_have_in_common():
     assert both.cached_cost == price.cost(usage) < both.cost
 
 
-def test_the_worlds_model_is_known_by_its_name_once_registered():
-    register_world_writing_habits()
-    assert find_writing_habits("127.0.0.1:8000/world") is WORLD_WRITING_HABITS
+def test_the_worlds_model_is_known_by_its_name():
+    assert find_writing_habits("127.0.0.1:8000/world") is WORLD_MODEL_HABITS
     assert find_writing_habits("openai/gpt-x") is CHAT_MODEL_HABITS
     assert find_writing_habits("openai/worldly") is CHAT_MODEL_HABITS

@@ -45,12 +45,9 @@ def screen(
 
     from eclose.judging.screen_questions import build_screening_run, forecast_screening, screen_question_eligibility
     from eclose.judging.settings import JudgeSettings
-    from eclose.world.server.forecast_habits import register_world_writing_habits
 
     settings, model = JudgeSettings(attempts=attempts), options.model(judge_model)
     if options.dry_run:
-        register_world_writing_habits()
-        # The world's server bills words as tokens, so its habits are registered before the forecast.
         usage = forecast_screening(instances, model, settings, options.calls, layout=layout)
         print_line(f"{model.name}: {describe_forecast(usage, options.calls.currency)}")
         return

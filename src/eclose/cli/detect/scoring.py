@@ -262,13 +262,10 @@ def _print_forecast(
     from eclose.detection.run import forecast_detection
     from eclose.detection.settings import LocalDetectorSettings
     from eclose.models.resolve import resolve_model_ref
-    from eclose.world.server.forecast_habits import register_world_writing_habits
 
     if isinstance(settings, LocalDetectorSettings) or isinstance(model, str):
         print_line(f"{model}: runs in this process, so there are no calls and no cost.")
         return
-    # The world's server bills words, not tokens; without its habits the forecast would take it for an ordinary model.
-    register_world_writing_habits()
     model = asyncio.run(resolve_model_ref(model, calls.deadline))
     print_line(f"{model.name}: {describe_forecast(forecast_detection(run, model, settings, calls), calls.currency)}")
 

@@ -258,10 +258,7 @@ async def _print_forecast(
 ) -> None:
     from eclose.judging.run import forecast_judging
     from eclose.models.resolve import resolve_model_ref
-    from eclose.world.server.forecast_habits import register_world_writing_habits
 
-    # The world's server bills words, not tokens; without its habits the forecast would take it for an ordinary model.
-    register_world_writing_habits()
     model = await resolve_model_ref(model, calls.deadline)
     forecast = forecast_judging(sources, model, settings, calls, only)
     print_line(f"{model.name}: {describe_forecast(forecast, calls.currency)}")

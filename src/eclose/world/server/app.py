@@ -16,6 +16,7 @@ from email.utils import formatdate
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from eclose.calls.forecast import WORLD_MODEL_NAME
 from eclose.errors import UserError
 from eclose.loopback import listen_for_stop_signals, refuse_other_hosts, require_loopback, start_listening
 from eclose.models.token_estimates import PromptPrefixCache
@@ -24,7 +25,6 @@ from eclose.world.server.batches import BatchBehaviour, BatchEndpoints
 from eclose.world.server.bill import BillLine, ServerBill
 from eclose.world.server.chat_requests import BadRequest, ChatRequest
 from eclose.world.server.faults import ServerBehaviour, ServerFault
-from eclose.world.server.forecast_habits import WORLD_MODEL_NAME, register_world_writing_habits
 
 try:
     from aiohttp import web
@@ -75,8 +75,6 @@ class ModelServer:
         self._batch_endpoints = BatchEndpoints(registry, behaviour, lambda: self._bill, batches or BatchBehaviour())
         self._in_flight = 0
         self._prompts = None if behaviour.prompt_cache is None else PromptPrefixCache(behaviour.prompt_cache)
-        # Forecasts in this process then count this server's tokens as it bills them.
-        register_world_writing_habits()
         self._stopping = asyncio.Event()
 
     def bill(self, *, keys: bool = True) -> dict[str, Any]:
