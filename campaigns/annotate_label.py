@@ -26,10 +26,10 @@ from perf.result import print_result
 from eclose.annotation.labelling.sample import draw_label_sample
 from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.verdict import Verdict
-from eclose.demo import make_demo_cases
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.validation_file import build_validation
 from eclose.metrics.judge_against_people import JudgedLabel, encode_rate_hits
+from eclose.world.demo import make_demo_cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

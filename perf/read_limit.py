@@ -46,7 +46,7 @@ from eclose.store.runs.manifest import Manifest, hash_files
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-QUESTIONS, ROUNDS = 300, 3
+ROUNDS = 3
 GOALS = {"gate": 4.0, "diagnose": 10.0}
 """Largest ratios to the CPU time of the query."""
 IMPORTED = (run_gate, report_write)
@@ -68,7 +68,7 @@ FROM judged JOIN answered ON id = response_id GROUP BY system
 def write_run(folder: Path, responses: int) -> None:
     """Repeat the records of the demonstration under new ids, and write the manifests that judging them would write."""
     demo = folder.parent / "demo"
-    DemoRun(demo, questions=QUESTIONS).write()
+    DemoRun(demo).write()
     folder.mkdir()
     instances = list(read_records(demo / INSTANCES_FILE, Instance))
     answers = list(read_records(demo / RESPONSES_FILE, Response))

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 import eclose
 from eclose.cli.main import app
-from eclose.demo import DemoRun
 from eclose.store.runs.runner import JobRunner
+from eclose.world.demo import write_demo_files
 from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.app import ModelServerThread
 
@@ -78,7 +78,7 @@ def measure() -> CallPath:
 
     with tempfile.TemporaryDirectory() as temporary, ModelServerThread(build_world_handlers()) as server:
         folder = Path(temporary) / "run"
-        DemoRun(folder, 1).write()
+        write_demo_files(folder, questions=1)
         for path in folder.glob("judgments*"):
             path.unlink()
         responses = folder / "responses.jsonl"

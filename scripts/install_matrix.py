@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 BASE = "(base)"
-DEMO = "eclose demo --questions 60"
+DEMO = "eclose demo"
 CHECKS = {
     BASE: "eclose gate demo --min-trr 0.3",
     "annotate": "eclose annotate init project demo/responses.jsonl --instances demo/instances.jsonl",

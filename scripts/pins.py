@@ -60,7 +60,7 @@ def make_pins() -> dict[str, str]:
     """Return each expected file's text as the program makes it today."""
     pins = {"options.txt": "\n".join(list_options(typer.main.get_command(app))) + "\n"}
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
-        run = CliRunner().invoke(app, ["demo", "--questions", "60"])
+        run = CliRunner().invoke(app, ["demo"])
         if run.exit_code:
             sys.exit(f"`eclose demo` failed: {run.output}")
         gate = CliRunner().invoke(app, ["gate", "demo", "--min-trr", "0.85", "--max-lgg", "0.05"])

@@ -15,8 +15,8 @@ import eclose
 from eclose.cli.main import app
 from eclose.core.instance import Instance
 from eclose.core.response import Response
-from eclose.demo import DemoRun
 from eclose.store.records.jsonl import read_records, write_records
+from eclose.world.demo import write_demo_files
 from eclose.world.make.instances import make_world_items
 from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.app import ModelServerThread
@@ -46,7 +46,7 @@ def server():
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("api") / "demo"
-    DemoRun(folder, QUESTIONS).write()
+    write_demo_files(folder, QUESTIONS)
     return folder
 
 

@@ -16,7 +16,7 @@ from eclose.cli.main import app
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.response import Response, ResponseSource, Trace
-from eclose.demo import PEOPLE_FILE, DemoRun
+from eclose.demo import PEOPLE_FILE
 from eclose.diagnosis.run_counts import count_runs
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import (
@@ -30,6 +30,7 @@ from eclose.store.records import jsonl
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files
 from eclose.testing import assert_reliable
+from eclose.world.demo import write_demo_files
 
 QUESTIONS = 12
 NOT_JUDGED = "is not the file that judgments.jsonl was made from"
@@ -54,7 +55,7 @@ def put(folder, *cases):
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "run"
-    DemoRun(folder, questions=QUESTIONS).write()
+    write_demo_files(folder, QUESTIONS)
     return folder
 
 

@@ -1,275 +1,90 @@
-"""A demonstration run: two systems answer questions of the world, fail in every way, and a judge with errors judges.
+"""A demonstration run: two systems answered questions of the world, and a judge with errors judged them.
 
-All of it comes from the world, so it needs no network, no key and no model, and the truth of every response is known.
-The judge is called like any other, with the same guidelines and the same disclosure, but in this process.
+Its records are shipped with the package, so that it needs no network, no key and no model. ``eclose.world.demo`` makes
+them: the truth of every response is known.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
+from importlib.resources import as_file, files
 from pathlib import Path
-from random import Random
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from eclose.core.identity import hash_sort_key
-from eclose.core.instance import Instance, Passage
-from eclose.core.judgment import LocalFailure
-from eclose.core.response import Response, ResponseSource, Trace
-from eclose.core.verdict import FailureClass, SettledVerdict
-from eclose.judging.judge_response import judge_response
+from eclose.core.instance import Instance
+from eclose.core.judgment import Judgment
+from eclose.core.response import Response
+from eclose.core.verdict import SettledVerdict
 from eclose.judging.settings import JudgeSettings
-from eclose.models.interface import FinishReason, Reply, Request, TokenUsage
-from eclose.models.openai.failures import CallFailure, CallFailureKind
-from eclose.protocol.judging import JUDGE_MATERIAL_TYPES, JudgeQuestion
-from eclose.protocol.material_json import parse_material
 from eclose.store.records.jsonl import ReadRecord, read_records
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.step import PipelineStep
-from eclose.world.faulty.broken_responses import FailureImpact, FailurePlan, break_response
-from eclose.world.make.instances import WorldItem, make_world_items
-from eclose.world.oracle import judge as oracle
-from eclose.world.roles.explanations import describe_established_answer, describe_pursued_target, find_supporting_quote
-from eclose.world.roles.judge import register_judge_handlers
-from eclose.world.server.chat_requests import ChatRequest, HandlerRegistry
 
 if TYPE_CHECKING:
-    from eclose.core.judgment import Judgment
-
-T = TypeVar("T")
-ProgressWrapper: TypeAlias = Callable[[Iterable[T], str, int], Iterable[T]]
-"""Wraps an iterable to show progress: gets the items, a label and their number."""
+    from collections.abc import Mapping
+    from importlib.resources.abc import Traversable
 
 PEOPLE_FILE = "people.jsonl"
 """File of people's verdicts on some of the responses."""
 PLANTED_FILE = "planted.jsonl"
 """File of the true verdicts on all responses, which only a made-up world has."""
+RECORD_TYPES: Mapping[str, type[Any]] = {
+    INSTANCES_FILE: Instance,
+    RESPONSES_FILE: Response,
+    PLANTED_FILE: SettledVerdict,
+    PEOPLE_FILE: SettledVerdict,
+    JUDGMENTS_FILE: Judgment,
+}
+"""Files of the demonstration in the order in which they are written, with the type of their records."""
+
 QUESTION_COUNT = 300
-LABELLED_COUNT = 100
+SEED = 42
+JUDGE_NAME = "world/judge"
 JUDGE_ERROR_RATE = 0.03
 """Error rate of the judge, for each label."""
-SEED = 42
-PROFILES = ("2wiki", "musique", "hotpot")
-
-_LINKS = (FailureClass.PATH_DEVIATION, FailureClass.INCOMPLETE_REASONING, FailureClass.ANSWER_DECOUPLING)
-FAILURE_PLANS_BY_NAME: Mapping[str, tuple[FailurePlan, ...]] = {
-    "harmless step": tuple(FailurePlan(code, None, FailureImpact.HARMLESS) for code in LocalFailure),
-    "fatal step": tuple(FailurePlan(code, None, FailureImpact.FATAL) for code in LocalFailure),
-    **{link.value: (FailurePlan(None, link),) for link in _LINKS},
-    "step and link": tuple(FailurePlan(code, link) for code in LocalFailure for link in _LINKS),
-}
-"""Ways to fail, each with the plans to draw from."""
-
-SYSTEM_FAILURE_RATES: Mapping[str, Mapping[str, float]] = {
-    "baseline": {
-        "harmless step": 0.05,
-        "fatal step": 0.14,
-        "path_deviation": 0.04,
-        "incomplete_reasoning": 0.04,
-        "answer_decoupling": 0.03,
-        "step and link": 0.02,
-    },
-    # As accurate as the baseline and with more sound steps, but its steps establish the answer less often.
-    "candidate": {
-        "harmless step": 0.04,
-        "fatal step": 0.03,
-        "path_deviation": 0.07,
-        "incomplete_reasoning": 0.13,
-        "answer_decoupling": 0.05,
-        "step and link": 0.02,
-    },
-}
-"""The systems, with the rate of each way to fail."""
-RETRIEVAL_FAILURE_RATE = 0.07
-"""Share of questions in which retrieval replaces a needed passage by one of another question."""
-CUT_OFF_RATE = 0.01
-"""Share of responses that are cut off before their answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class DemoCase:
-    """A question, the response of a system, and the true verdict on it."""
-
-    instance: Instance
-    response: Response
-    truth: SettledVerdict
-
-
-def make_demo_cases(questions: int = QUESTION_COUNT, seed: int = SEED) -> Iterator[list[DemoCase]]:
-    """Yield the cases of all systems, question by question."""
-    # Equally many of each profile; the first ones get the remainder.
-    share, remainder = divmod(questions, len(PROFILES))
-    previous: Instance | None = None
-    for index, profile in enumerate(PROFILES):
-        for item in islice(make_world_items(profile, seed), share + (index < remainder)):
-            instance = item.instance if previous is None else _retrieve(item, previous)
-            yield [_make_case(item, instance, system) for system in SYSTEM_FAILURE_RATES]
-            previous = item.instance
-
-
-def _retrieve(item: WorldItem, other: Instance) -> Instance:
-    """Return the question as the systems see it: sometimes with a passage of another question for a needed one."""
-    instance, rng = item.instance, Random(f"{item.seed}/retrieval")
-    if rng.random() >= RETRIEVAL_FAILURE_RATE:
-        return instance
-    needed = instance.support_ids or ()
-    lost, wrong = rng.choice(needed), rng.choice(other.evidence)
-    # The wrong passage takes the id of the lost one, so that ids do not reveal it.
-    return replace(
-        instance,
-        evidence=tuple(replace(wrong, id=lost) if passage.id == lost else passage for passage in instance.evidence),
-        support_ids=tuple(passage_id for passage_id in needed if passage_id != lost),
-    )
-
-
-def _make_case(item: WorldItem, instance: Instance, system: str) -> DemoCase:
-    rng = Random(f"{item.seed}/{system}")
-    broken = next(
-        candidate
-        for plan in _draw_plans(system, rng)
-        if (candidate := break_response(item, plan, f"demo/{system}")) is not None
-    )
-    text = broken.response.completion or ""
-    cut_off = rng.random() < CUT_OFF_RATE
-    if cut_off:
-        # Without its last line, which holds the answer.
-        text = text[: text.rindex("\n", 0, -1)]
-    response = Response.from_completion(
-        f"{instance.id}/{system}", instance.id, text, ResponseSource(system), cut_off=cut_off
-    )
-    # The planted verdict holds for a complete response to all passages; other responses are judged by the oracle.
-    planted = not cut_off and instance is item.instance
-    verdict = broken.verdict if planted else oracle.judge_by_oracle(instance, response).verdict
-    return DemoCase(
-        instance, response, SettledVerdict(response.id, instance.id, verdict, instance.benchmark, response.source)
-    )
-
-
-def _draw_plans(system: str, rng: Random) -> Iterator[FailurePlan]:
-    """Yield the plans for a response in order of preference; the last, not to fail, is always possible."""
-    roll = rng.random()
-    for kind, rate in SYSTEM_FAILURE_RATES[system].items():
-        # One roll for all ways to fail, since they exclude each other: the rates add up to the share of responses that
-        # should fail.
-        if roll < rate:
-            yield from rng.sample(FAILURE_PLANS_BY_NAME[kind], len(FAILURE_PLANS_BY_NAME[kind]))
-            break
-        roll -= rate
-    yield FailurePlan()
-
-
-class WorldJudge:
-    """The world's judge as a ``ChatModel`` in this process."""
-
-    name = "world/judge"
-
-    def __init__(self, error_rate: float = JUDGE_ERROR_RATE, seed: int = SEED) -> None:
-        self.identity = {"model": self.name, "errs": error_rate, "seed": seed}
-        self._registry = HandlerRegistry()
-        register_judge_handlers(self._registry, noise=error_rate, seed=seed)
-
-    async def complete(self, request: Request) -> Reply:
-        """Return the judgment as JSON in the requested schema; raise where the judge cannot read the texts."""
-        schema = request.schema
-        assert schema is not None
-        chat_request = ChatRequest.of({
-            "model": self.name,
-            "messages": [dict(message) for message in request.messages],
-            "response_format": {"type": "json_schema", "json_schema": {"name": schema.name, "schema": schema.schema}},
-        })  # fmt: skip
-        labels = self._registry.handler(schema.name)(chat_request).content
-        if not isinstance(labels, Mapping) or set(labels) != set(schema.schema["required"]):
-            raise CallFailure(CallFailureKind.INVALID, "the judge cannot read this.")
-        text = json.dumps(
-            {**labels, **_explain_labels(JudgeQuestion(schema.name), request, labels)}, ensure_ascii=False
-        )
-        return Reply(text, FinishReason.STOP, TokenUsage(chat_request.prompt_tokens, len(text.split())))
-
-
-def _explain_labels(question: JudgeQuestion, request: Request, labels: Mapping[str, Any]) -> dict[str, Any]:
-    if question not in (JudgeQuestion.SOUNDNESS, JudgeQuestion.ALIGNMENT, JudgeQuestion.CLOSURE):
-        return {}
-    material = parse_material(JUDGE_MATERIAL_TYPES[question], request.messages[-1]["content"])
-    trace = Trace.of(*(step.text for step in material.steps))
-    if question is JudgeQuestion.ALIGNMENT:
-        return {"pursued": describe_pursued_target(material.question, trace) or ""}
-    if question is JudgeQuestion.CLOSURE:
-        return {"established": describe_established_answer(material.question, trace, material.answer)}
-    passages = [Passage(str(passage.index), passage.title, passage.text) for passage in material.evidence]
-    steps = enumerate(labels["steps"].items())
-    return {"steps": {number: _quote_support(step, passages, trace, index) for index, (number, step) in steps}}
-
-
-def _quote_support(
-    step: Mapping[str, Any], passages: Sequence[Passage], trace: Trace, number: int
-) -> Mapping[str, Any]:
-    """Return the step with a quote of its passage, no longer than needed."""
-    if step["support"] is None:
-        return step
-    index = step["support"]["passage"]
-    return {**step, "support": {"passage": index, "quote": find_supporting_quote(passages[index], trace, number)}}
-
-
-def _without_progress(items: Iterable[T], _label: str, _total: int) -> Iterable[T]:
-    return items
 
 
 @dataclass(frozen=True, slots=True)
 class DemoRun:
-    """The steps of the demonstration in the folder of a run."""
+    """The demonstration in the folder of a run."""
 
     folder: Path
-    questions: int = QUESTION_COUNT
-    seed: int = SEED
 
-    @property
-    def data_steps(self) -> tuple[PipelineStep, ...]:
-        """Steps that write questions, responses, true verdicts, and people's verdicts on some."""
-        settings = {"questions": self.questions, "seed": self.seed}
-        names = (INSTANCES_FILE, RESPONSES_FILE, PLANTED_FILE, PEOPLE_FILE)
-        return tuple(PipelineStep(f"demo {Path(name).stem}", settings, (), self.folder / name) for name in names)
-
-    def judge_step(self, model: WorldJudge, settings: JudgeSettings) -> PipelineStep:
-        """Return the step that writes the judgments."""
-        inputs = (self.folder / INSTANCES_FILE, self.folder / RESPONSES_FILE)
-        return PipelineStep("judge", {**model.identity, **settings.identity}, inputs, self.folder / JUDGMENTS_FILE)
-
-    def write(self, track: ProgressWrapper[Any] = _without_progress, *, force: bool = False) -> bool:
+    def write(self, *, force: bool = False) -> bool:
         """Write the files that are missing; return whether there were any."""
-        to_make = None in [step.claim(force=force) for step in self.data_steps]
-        if to_make:
-            self._write_data(track)
-        model, settings = WorldJudge(seed=self.seed), JudgeSettings()
-        step = self.judge_step(model, settings)
-        to_judge = step.claim(force=force) is None
+        *data_steps, judge_step = build_demo_steps(self.folder)
+        to_copy = None in [step.claim(force=force) for step in data_steps]
+        if to_copy:
+            for step in data_steps:
+                _copy_shipped_records(step)
+        # Claimed after its inputs are written, which it hashes.
+        to_judge = judge_step.claim(force=force) is None
         if to_judge:
-            step.write(self._judgments(model, settings, track))
-        return to_make or to_judge
-
-    def _write_data(self, track: ProgressWrapper[Any]) -> None:
-        rows = list(track(make_demo_cases(self.questions, self.seed), "making questions", self.questions))
-        cases = [case for row in rows for case in row]
-        # A random sample of responses, as the correction of rates supposes.
-        labelled = sorted(cases, key=_rank_case)[:LABELLED_COUNT]
-        questions, responses, planted, people = self.data_steps
-        questions.write(ReadRecord(row[0].instance.id, value=row[0].instance) for row in rows)
-        responses.write(ReadRecord(case.response.id, value=case.response) for case in cases)
-        planted.write(ReadRecord(case.response.id, value=case.truth) for case in cases)
-        people.write(ReadRecord(case.response.id, value=case.truth) for case in labelled)
-
-    def _judgments(
-        self, model: WorldJudge, settings: JudgeSettings, track: ProgressWrapper[Any]
-    ) -> Iterator[ReadRecord[Judgment]]:
-        questions = {question.id: question for question in read_records(self.folder / INSTANCES_FILE, Instance)}
-        responses = list(read_records(self.folder / RESPONSES_FILE, Response))
-        for response in track(responses, "judging responses", len(responses)):
-            # The judge answers in this process at once, so responses are judged one after the other.
-            judgment = asyncio.run(judge_response(questions[response.instance_id], response, model, settings))
-            yield ReadRecord(response.id, value=judgment)
+            _copy_shipped_records(judge_step)
+        return to_copy or to_judge
 
 
-def _rank_case(case: DemoCase) -> str:
-    return hash_sort_key("people", case.response.id)
+def build_demo_steps(folder: Path, questions: int = QUESTION_COUNT, seed: int = SEED) -> tuple[PipelineStep, ...]:
+    """Return the steps that write the files, of which the last writes the judgments."""
+    settings = {"questions": questions, "seed": seed}
+    judge_settings = {
+        "model": JUDGE_NAME, "errs": JUDGE_ERROR_RATE, "seed": seed, **JudgeSettings().identity
+    }  # fmt: skip
+    judged = (folder / INSTANCES_FILE, folder / RESPONSES_FILE)
+    return tuple(
+        PipelineStep("judge", judge_settings, judged, folder / name)
+        if name == JUDGMENTS_FILE
+        else PipelineStep(f"demo {Path(name).stem}", settings, (), folder / name)
+        for name in RECORD_TYPES
+    )
+
+
+def find_shipped_file(name: str) -> Traversable:
+    """Return the packed file of the package from which a file of the demonstration is copied."""
+    return files("eclose") / "cli" / "examples" / "demo" / f"{name}.gz"
+
+
+def _copy_shipped_records(step: PipelineStep) -> None:
+    name = step.out.name
+    with as_file(find_shipped_file(name)) as shipped:
+        step.write(ReadRecord(name, value=record) for record in read_records(shipped, RECORD_TYPES[name]))

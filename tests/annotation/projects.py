@@ -15,8 +15,8 @@ from eclose.annotation.create_tasks import assign_questions_to_screeners, assign
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import AnnotationProject, AnnotationProjectSettings, create_annotation_project
-from eclose.demo import make_demo_cases
 from eclose.protocol.auditing import AUDIT_MARKS
+from eclose.world.demo import make_demo_cases
 
 NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
 

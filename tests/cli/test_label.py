@@ -19,17 +19,17 @@ from eclose.cli import diagnose, label
 from eclose.cli.main import app
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict
-from eclose.demo import DemoRun
 from eclose.errors import UserError
 from eclose.judging import validate_judges
 from eclose.store.records import jsonl
 from eclose.store.runs.manifest import hash_files, read_manifest
+from eclose.world.demo import write_demo_files
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "run"
-    DemoRun(folder, questions=8).write()
+    write_demo_files(folder, questions=8)
     return folder
 
 
@@ -122,7 +122,7 @@ def test_a_run_that_is_not_judged_is_labelled_without_what_cannot_be_shown(run):
 @pytest.fixture(scope="module")
 def larger_demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "run"
-    DemoRun(folder, questions=30).write()
+    write_demo_files(folder, questions=30)
     return folder
 
 

@@ -9,7 +9,6 @@ from tests.diagnosis.test_diagnose import case
 
 import eclose
 from eclose.core.judgment import NO_REFERENCE_REASON, Criterion
-from eclose.demo import DemoRun
 from eclose.diagnosis.diagnose import diagnose_cases
 from eclose.diagnosis.gate import GateBaseRun, GateLimits, GateOutcome, PairedRunRate
 from eclose.diagnosis.gate import check_gate_limits as gated
@@ -19,6 +18,7 @@ from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rate_correction import CorrectedRate
 from eclose.stats.rates import Rate
+from eclose.world.demo import write_demo_files
 
 TRR, LGG = Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE
 PASSED, FAILED, UNDECIDED = GateOutcome.PASSED, GateOutcome.FAILED, GateOutcome.UNDECIDED
@@ -322,6 +322,6 @@ def test_an_undefined_figure_is_called_that():
 
 
 def test_the_representation_of_a_result_is_its_checks(tmp_path):
-    DemoRun(tmp_path / "demo", questions=20).write()
+    write_demo_files(tmp_path / "demo", questions=20)
     result = eclose.gate(tmp_path / "demo", min_trr=0.05, max_lgg=0.9)
     assert repr(result).splitlines() == [str(check) for check in result.checks]

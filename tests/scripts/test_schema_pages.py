@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eclose.demo import DemoRun
 from eclose.store.records.jsonl import write_records
+from eclose.world.demo import write_demo_files
 from eclose.world.make.families import make_world_families
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -21,7 +21,7 @@ jsonschema_rs = pytest.importorskip("jsonschema_rs")
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("schemas") / "demo"
-    DemoRun(folder, questions=20).write()
+    write_demo_files(folder, questions=20)
     return folder
 
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 import eclose
 from eclose.cli.main import app
 from eclose.core.judgment import Judgment
-from eclose.demo import make_demo_cases
 from eclose.store.records.jsonl import read_records
+from eclose.world.demo import make_demo_cases
 from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.app import ModelServerThread
 

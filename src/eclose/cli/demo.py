@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eclose.cli.shared.output import format_percent_with_interval, print_line, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from eclose.demo import DemoRun
-
-T = TypeVar("T")
 
 PAGE = "report.html"
 TITLE = "A demonstration: which responses are unreliable, and why"
@@ -23,8 +19,6 @@ TITLE = "A demonstration: which responses are unreliable, and why"
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False)] = Path("demo"),
-    # Two systems answer each question: 60 questions give more responses than the hundred with true labels.
-    questions: Annotated[int, typer.Option(min=60, help="Number of questions.")] = 300,
     force: Annotated[bool, typer.Option("--force", help="Replace output that other settings wrote.")] = False,
 ) -> None:
     """Show a complete diagnosis in seconds, without a key, a model or a network.
@@ -36,8 +30,12 @@ def demo(
     from eclose.demo import DemoRun
     from eclose.store.runs.folder import REPORT_FOLDER
 
-    run = DemoRun(out, questions)
-    new = run.write(_track, force=force)
+    run = DemoRun(out)
+    new = run.write(force=force)
+    # A log says how large the run is; on a terminal the report that follows does.
+    if new and not sys.stderr.isatty():
+        print_line("making questions: 300")
+        print_line("judging responses: 600")
     page = out / REPORT_FOLDER / PAGE
     # A finished run without its report, as after an interruption, gets the report without being written again.
     if new or not page.exists():
@@ -45,17 +43,6 @@ def demo(
     else:
         print_line(f"{out}: done before, nothing to do")
     _print_next_steps(out, page)
-
-
-def _track(items: Iterable[T], label: str, total: int) -> Iterable[T]:
-    """Show a progress bar on a terminal; print one line elsewhere."""
-    if not sys.stderr.isatty():
-        print_line(f"{label}: {total:,}")
-        return items
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(items, label, total, console=Console(stderr=True), transient=True)
 
 
 def _print_report(run: DemoRun) -> None:

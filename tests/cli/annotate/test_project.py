@@ -336,9 +336,7 @@ def test_from_the_link_to_the_first_receipt(study):
 
 @pytest.mark.slow
 def test_label_from_the_page_to_corrected_rates(tmp_path):
-    done = CliRunner().invoke(
-        app, ["demo", "--out", str(tmp_path / "demo"), "--questions", "60"], catch_exceptions=False
-    )
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     folder = tmp_path / "demo"
     (folder / "validation.json").unlink()

@@ -36,7 +36,7 @@ MODEL = ["--base-url", "http://127.0.0.1:9/v1", "--no-price"]
 # Arguments with which a command reaches its work, and the extra it needs; None where it works without any.
 COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "construct": (["sources.jsonl", "--constructor", "m", "--verifier", "n", "--out", "new", *MODEL], "chat"),
-    "demo": (["--out", "new", "--questions", "60"], None),
+    "demo": (["--out", "new"], None),
     "diagnose": (["demo", "--resamples", "100"], None),
     "export": (["demo", "http://127.0.0.1:9", "--to", "phoenix"], "chat"),
     "gate": (["demo", "--min-trr", "0.5"], None),
@@ -187,7 +187,7 @@ def folder(tmp_path_factory):
     """Files of every kind, made with everything installed."""
     folder = tmp_path_factory.mktemp("extras")
     for words in (
-        "demo --out demo --questions 60",
+        "demo --out demo",
         "world make --questions 3 --families 6 --sources 3 --out .",
         "annotate init project demo --annotators a,b,c,d",
         "families audit sample built --n 2 --out audit",

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import eclose
 from eclose.core.response import SpanRef
-from eclose.demo import make_demo_cases
 from eclose.store.records.jsonl import write_records
+from eclose.world.demo import make_demo_cases
 from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.app import ModelServerThread
 

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections import Counter
 
 import pytest
 
 from eclose.core.judgment import LocalFailure
 from eclose.core.verdict import FailureClass
-from eclose.demo import CUT_OFF_RATE, RETRIEVAL_FAILURE_RATE, SYSTEM_FAILURE_RATES, WorldJudge, make_demo_cases
+from eclose.demo import RECORD_TYPES, find_shipped_file
 from eclose.judging.judge_response import judge_response
 from eclose.models.interface import ReplySchema, Request
 from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.protocol import disclosure
 from eclose.protocol.judging import build_judge_prompt
+from eclose.world.demo import (
+    CUT_OFF_RATE,
+    RETRIEVAL_FAILURE_RATE,
+    SYSTEM_FAILURE_RATES,
+    WorldJudge,
+    make_demo_cases,
+    write_demo_files,
+)
 from eclose.world.oracle import judge as oracle
 from eclose.world.oracle.evidence import find_warranted_answers
 
@@ -31,6 +40,17 @@ def every(rows):
 
 def judged(one, model):
     return asyncio.run(judge_response(one.instance, one.response, model))
+
+
+@pytest.mark.slow
+def test_the_shipped_files_are_what_the_world_makes(tmp_path):
+    write_demo_files(tmp_path)
+    stale = [
+        name
+        for name in RECORD_TYPES
+        if gzip.decompress(find_shipped_file(name).read_bytes()) != (tmp_path / name).read_bytes()
+    ]
+    assert not stale, f"{stale} differ from what the world makes now; renew them by: python -m eclose.world.demo"
 
 
 def test_every_system_answers_every_question_once(rows, every):
