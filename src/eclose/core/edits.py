@@ -24,6 +24,8 @@ from eclose.core.instance import Passage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from eclose.core.family import TextReplacement
+
 
 class EditProblem(StrEnum):
     """The reasons for which an edit is refused; a funnel counts by them."""
@@ -58,14 +60,6 @@ class RefusedEdit:
     """All problems of an edit that was not applied."""
 
     failures: tuple[EditFailure, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TextReplacement:
-    """Words as they are written in a passage, and the words that replace them."""
-
-    old: str
-    new: str
 
 
 @dataclass(frozen=True, slots=True)
