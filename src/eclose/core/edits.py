@@ -91,6 +91,7 @@ def edit_text(text: str, replacements: Sequence[TextReplacement], keep: Sequence
 
     Where one old text contains another ("Ada Byron", "Byron"), the longer one is replaced.
 
+    >>> from eclose.core.family import TextReplacement
     >>> swap = [TextReplacement("Ann", "Bo"), TextReplacement("Bo", "Ann")]
     >>> edit_text("Ann met Bo. Bo's dog bit Ann.", swap).text
     "Bo met Ann. Ann's dog bit Bo."

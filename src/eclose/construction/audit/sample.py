@@ -272,5 +272,5 @@ def read_audit_key(folder: Path) -> AuditKey:
     except ValidationError as invalid:
         raise UserError(
             f"{path}: this is not the key of an audit, or it was changed ({invalid.error_count()} errors). "
-            "Write it again with `eclose families audit sample`: the same seed gives the same forms."
+            "Write it again with `eclose annotate audit sample`: the same seed gives the same forms."
         ) from invalid
