@@ -12,7 +12,7 @@ __version__: str
 """Version of the installed distribution, which the build takes from the tag of the release."""
 
 if TYPE_CHECKING:
-    from eclose.api.data import aconstruct, agenerate, construct, generate
+    from eclose.api.data import agenerate, generate
     from eclose.api.detection import adetect, detect
     from eclose.api.judging import aevaluate, ajudge, evaluate, judge
     from eclose.api.models import resolve
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from eclose.calls.client import CallSettings
     from eclose.calls.ray.workers import RaySettings
     from eclose.calls.run import RunOptions, RunResult
+    from eclose.construction.api import aconstruct, construct
     from eclose.construction.settings import ConstructSettings
     from eclose.core.answers import match_answer, match_any_answer, normalize_answer
     from eclose.core.family import EvidenceEdit, Family, QuestionEdit, View, ViewKind
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 # A second list beside the imports above, which only type checkers see: both name the same things.
 _HOMES = {
-    "eclose.api.data": ("aconstruct", "agenerate", "construct", "generate"),
+    "eclose.api.data": ("agenerate", "generate"),
     "eclose.api.detection": ("adetect", "detect"),
     "eclose.api.judging": ("aevaluate", "ajudge", "evaluate", "judge"),
     "eclose.api.models": ("resolve",),
@@ -65,6 +66,7 @@ _HOMES = {
     "eclose.calls.client": ("CallSettings",),
     "eclose.calls.ray.workers": ("RaySettings",),
     "eclose.calls.run": ("RunOptions", "RunResult"),
+    "eclose.construction.api": ("aconstruct", "construct"),
     "eclose.construction.settings": ("ConstructSettings",),
     "eclose.core.answers": ("match_answer", "match_any_answer", "normalize_answer"),
     "eclose.core.preference_comparisons": ("Comparison", "Direction", "Edge"),

@@ -26,7 +26,7 @@ def run(*words):
 @pytest.fixture
 def audit(tmp_path):
     write_records(tmp_path / "families.jsonl", world())
-    run("families", "audit", "sample", tmp_path / "families.jsonl", "--out", tmp_path / "audit", "--n", "4")
+    run("annotate", "audit", "sample", tmp_path / "families.jsonl", "--out", tmp_path / "audit", "--n", "4")
     return tmp_path / "audit"
 
 
@@ -54,7 +54,7 @@ def test_an_audit_from_the_sample_to_the_report(tmp_path, audit):
     assert re.findall(r"forms-\d.jsonl: 4 forms", run("annotate", "export", tmp_path / "study", "--out", out))
     forms = sorted(out.iterdir())
     assert [path.name for path in forms] == ["forms-1.jsonl", "forms-2.jsonl", "forms-3.jsonl"]
-    report = run("families", "audit", "report", audit, *forms[:2], "--adjudicated", forms[2])
+    report = run("annotate", "audit", "report", audit, *forms[:2], "--adjudicated", forms[2])
     assert "people disagree on 4 of 4 families; 4 settled" in report
     run("annotate", "export", tmp_path / "study", "--out", out)
     forms[0].write_text("other forms\n")

@@ -13,8 +13,7 @@ from eclose.construction.parse_candidates import (
     parse_gold_view,
     parse_question_edit,
 )
-from eclose.core.edits import TextReplacement
-from eclose.core.family import Family, PassageIntervention, ProofStep, ViewKind
+from eclose.core.family import Family, PassageIntervention, ProofStep, TextReplacement, ViewKind
 from eclose.core.family_gates import check_family
 from eclose.core.instance import Instance, Passage
 from eclose.protocol.structured import InconsistentReplyError

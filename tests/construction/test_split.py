@@ -8,8 +8,9 @@ from itertools import islice
 
 import pytest
 
-from eclose.construction.split import dataset_of_benchmark, select_development_ids, split_families
+from eclose.construction.split import select_development_ids, split_families
 from eclose.core.family import Family
+from eclose.core.instance import dataset_of_benchmark
 from eclose.store.records import jsonl
 from eclose.store.runs.manifest import read_manifest
 from eclose.world.make.families import make_world_families

@@ -20,11 +20,11 @@ from eclose.core.edits import (
     EditFailure,
     EditProblem,
     RefusedEdit,
-    TextReplacement,
     edit_passage,
     edit_text,
     find_leftover_values,
 )
+from eclose.core.family import TextReplacement
 from eclose.core.instance import Passage
 from eclose.store.records.jsonl import unwrap_records
 

@@ -7,8 +7,9 @@ from tests.metrics.setting_rates import average_setting_rates, compute_setting_r
 from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import UserError
-from eclose.metrics.experiment import ExperimentArrays, ExperimentUnit, get_response_method, indicate_labels
+from eclose.metrics.experiment import ExperimentArrays, ExperimentUnit, indicate_labels
 from eclose.metrics.rates import MAIN_METRICS, Metric, compute_metric_rate
+from eclose.metrics.summary import get_response_method
 from eclose.stats.bootstrap import shared_questions_design
 from eclose.stats.rates import mean_or_none
 

@@ -1,6 +1,6 @@
 """The audit of counterfactual families (appendix B.6) on the annotation server.
 
-``eclose families audit`` draws the sample and reports on it; here its forms are filled in. Every auditor sees every
+``eclose annotate audit`` draws the sample and reports on it; here its forms are filled in. Every auditor sees every
 family, in an individual order, and disagreements go to a third person.
 """
 

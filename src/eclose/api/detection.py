@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from eclose.api.models import add_budget, resolve
 from eclose.calls.coroutines import also_sync, coroutine_of
 from eclose.detection.local_run import score_responses_locally
+from eclose.detection.plugins import find_plugin_detector, score_responses_with_plugin
 from eclose.detection.run import detect_responses
 from eclose.detection.scores import DetectorKind
 from eclose.detection.settings import ChatDetectorSettings, find_detector_settings
-from eclose.detection.verifier.run import load_verifier, score_responses_with_verifier
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ async def detect(
             the first five.
         model: Model behind the detector. For a chat model a name as ``eclose.resolve`` takes it; for an entailment
             model a folder of weights or a hub name. None for a verifier.
-        verifier: For ``verifier``: the folder that ``eclose.train_verifier`` wrote.
+        verifier: For ``verifier``: the folder that ``eclose.train_verifier`` wrote, or the file or name of a detector
+            that another package brings.
         out: File to write, for a second model behind one detector; ``scores-NAME.jsonl`` in the folder by default.
         judgments: For ``alignscore``: the judgments that say which steps are substantive; those of the run by default.
         calls: Concurrency, rate limits, deadlines and prices of the calls to a chat model.
@@ -112,6 +113,6 @@ async def _score_with_verifier(
         raise SettingError("verifier: the detector verifier, and no other, needs the folder of a trained verifier.")
     if model is not None:
         raise SettingError("model: a verifier needs none. Leave it out.")
-    loaded = load_verifier(Path(verifier))
+    found = find_plugin_detector(str(verifier))
     scores = None if out is None else Path(out)
-    return await asyncio.to_thread(score_responses_with_verifier, run, loaded, out=scores, options=options)
+    return await asyncio.to_thread(score_responses_with_plugin, run, found, out=scores, options=options)

@@ -97,7 +97,7 @@ COMMANDS = {
         "eclose.cli.experiment.commands:app",
         "Run a study of backbones, methods and seeds from one plan.",
     ),
-    "families": CommandEntry("eclose.cli.families.commands:app", "Show, validate, audit and export families."),
+    "families": CommandEntry("eclose.cli.families.commands:app", "Show, validate and export families."),
     "judge": CommandEntry(
         "eclose.cli.judge.run:app",
         "Judge responses with a model, and validate the judge against people.",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from eclose.calls.forecast import estimate_text_tokens
 from eclose.construction.funnel import count_processed_sources
 from eclose.construction.settings import ConstructionStage
-from eclose.construction.split import dataset_of_benchmark
+from eclose.core.instance import dataset_of_benchmark
 from eclose.errors import SettingError
 from eclose.models.interface import TokenUsage
 from eclose.protocol.construction import (

@@ -17,7 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from eclose.construction.settings import ConstructionStage
-from eclose.construction.split import UNKNOWN_DATASET, dataset_of_benchmark
+from eclose.core.instance import UNKNOWN_DATASET, dataset_of_benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from eclose.core.edits import RefusedEdit, TextReplacement, edit_passage
+from eclose.core.edits import RefusedEdit, edit_passage
 from eclose.core.family import (
     EvidenceEdit,
     Family,
@@ -19,6 +19,7 @@ from eclose.core.family import (
     PassageIntervention,
     ProofStep,
     QuestionEdit,
+    TextReplacement,
     View,
     ViewKind,
 )

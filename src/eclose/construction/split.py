@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclose.core.identity import SPLIT_SALT, split_by_hash
+from eclose.core.instance import dataset_of_benchmark
 from eclose.errors import UserError
 from eclose.store.records.families import scan_families
 from eclose.store.records.jsonl import ReadRecord
@@ -23,15 +24,8 @@ if TYPE_CHECKING:
     from eclose.core.family import Family
 
 SPLIT_STAGE = "families split"
-UNKNOWN_DATASET = "unknown"
-"""Dataset name of families without a benchmark."""
 OTHER_PART_REASON = "in the other part"
 """Reason recorded for families of the other split."""
-
-
-def dataset_of_benchmark(benchmark: str | None) -> str:
-    """Return the dataset under which families of a benchmark are counted."""
-    return benchmark or UNKNOWN_DATASET
 
 
 def select_development_ids(sources: Iterable[tuple[str, str]]) -> frozenset[str]:

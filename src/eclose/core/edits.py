@@ -24,6 +24,8 @@ from eclose.core.instance import Passage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from eclose.core.family import TextReplacement
+
 
 class EditProblem(StrEnum):
     """The reasons for which an edit is refused; a funnel counts by them."""
@@ -61,14 +63,6 @@ class RefusedEdit:
 
 
 @dataclass(frozen=True, slots=True)
-class TextReplacement:
-    """Words as they are written in a passage, and the words that replace them."""
-
-    old: str
-    new: str
-
-
-@dataclass(frozen=True, slots=True)
 class ChangedTextSpan:
     """A replaced span: its position in the old text, and the position of the new words in the new text."""
 
@@ -97,6 +91,7 @@ def edit_text(text: str, replacements: Sequence[TextReplacement], keep: Sequence
 
     Where one old text contains another ("Ada Byron", "Byron"), the longer one is replaced.
 
+    >>> from eclose.core.family import TextReplacement
     >>> swap = [TextReplacement("Ann", "Bo"), TextReplacement("Bo", "Ann")]
     >>> edit_text("Ann met Bo. Bo's dog bit Ann.", swap).text
     "Bo met Ann. Ann's dog bit Bo."

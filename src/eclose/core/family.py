@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from eclose.core.edits import TextReplacement
 from eclose.core.identity import canonical_json, hash_sort_key
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Trace
@@ -63,6 +62,14 @@ class View:
     """E: ids of the passages that warrant the answer."""
     proof: tuple[ProofStep, ...] = ()
     """One node per step; empty where there is no proof graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextReplacement:
+    """Words as they are written in a passage, and the words that replace them."""
+
+    old: str
+    new: str
 
 
 @dataclass(frozen=True, slots=True)

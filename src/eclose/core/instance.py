@@ -62,3 +62,12 @@ class Instance:
     def context_words(self) -> int:
         """Number of whitespace-separated words in all passage texts."""
         return sum(len(passage.text.split()) for passage in self.evidence)
+
+
+UNKNOWN_DATASET = "unknown"
+"""Dataset name of families without a benchmark."""
+
+
+def dataset_of_benchmark(benchmark: str | None) -> str:
+    """Return the dataset under which families of a benchmark are counted."""
+    return benchmark or UNKNOWN_DATASET

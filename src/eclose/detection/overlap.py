@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from eclose.core.answers import normalize_answer
 from eclose.detection.scores import DetectorKind, DetectorScore, Unscored
-from eclose.detection.verifier.words import CONCLUSION_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -35,6 +34,10 @@ class TextControl(StrEnum):
     """1 where the last step opens with a word such as "thus", else 0."""
 
 
+CONCLUSION_WORDS = frozenset(
+    {"thus", "hence", "therefore", "so", "consequently", "accordingly", "finally", "conclusion", "follows", "means"}
+)
+"""Words that mark a step as a conclusion."""
 # Words of many questions that say nothing about what is asked.
 _QUESTION_WORDS = frozenset(
     {"who", "whom", "whose", "what", "which", "when", "where", "why", "how", "many", "much"}

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.core.response import UNTUNED_METHOD
 from eclose.errors import UserError
 from eclose.metrics.rates import MAIN_METRICS, Metric, MetricIndicators, make_metric_indicators
+from eclose.metrics.summary import get_response_method
 from eclose.stats.arrays import number_distinct_labels
 from eclose.stats.bootstrap import (
     BootstrapReplicates,
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 
     from eclose.core.three_valued import Label
     from eclose.core.verdict import SettledVerdict
-
-
-def get_response_method(row: SettledVerdict) -> str:
-    """Return the method that produced the response."""
-    return (row.source.method if row.source else None) or UNTUNED_METHOD
 
 
 def refuse_missing_seeds(rows: Iterable[SettledVerdict]) -> None:

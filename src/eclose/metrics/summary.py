@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eclose.core.response import UNTUNED_METHOD
 from eclose.errors import SettingError
-from eclose.metrics.experiment import get_response_method
 from eclose.metrics.rates import (
     VERDICTS,
     Metric,
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 
 UNKNOWN_GROUP = "unknown"
 """The name of a group whose property is missing."""
+
+
+def get_response_method(row: SettledVerdict) -> str:
+    """Return the method that produced the response."""
+    return (row.source.method if row.source else None) or UNTUNED_METHOD
+
 
 VERDICT_GROUPINGS: dict[str, Callable[[SettledVerdict], str]] = {
     "benchmark": lambda row: row.benchmark or UNKNOWN_GROUP,

@@ -1,4 +1,4 @@
-"""``eclose families audit`` as whoever leads an audit meets it."""
+"""``eclose annotate audit`` as whoever leads an audit meets it."""
 
 import csv
 import io
@@ -41,7 +41,7 @@ def built(tmp_path):
 
 @pytest.fixture
 def audit(built, tmp_path):
-    run("families", "audit", "sample", built, "--out", tmp_path / "audit", "-n", 20)
+    run("annotate", "audit", "sample", built, "--out", tmp_path / "audit", "-n", 20)
     return tmp_path / "audit"
 
 
@@ -57,13 +57,13 @@ def answer(path, to=None, failing=()):
 
 def report(folder, *more, endings=("jsonl", "jsonl")):
     forms = (folder / f"forms-{number}.{ending}" for number, ending in enumerate(endings, start=1))
-    return run("families", "audit", "report", folder, *forms, *more), json.loads(
+    return run("annotate", "audit", "report", folder, *forms, *more), json.loads(
         (folder / "audit-report.json").read_text()
     )
 
 
 def test_a_sample_says_what_it_drew_and_where_there_was_less(built, tmp_path):
-    output = run("families", "audit", "sample", built, "--out", tmp_path / "audit", "-n", 20)
+    output = run("annotate", "audit", "sample", built, "--out", tmp_path / "audit", "-n", 20)
     shown = lines(output)
     for row in ("A training 12 9 9", "A development 2 1 1", "B training 12 9 9", "B development 0 1 0"):
         assert row in shown
@@ -77,22 +77,22 @@ def test_a_sample_says_what_it_drew_and_where_there_was_less(built, tmp_path):
 def test_again_gives_the_same_bytes_and_leaves_forms_alone(built, tmp_path):
     folders = tmp_path / "one", tmp_path / "two"
     for folder in folders:
-        run("families", "audit", "sample", built, "--out", folder, "-n", 10)
+        run("annotate", "audit", "sample", built, "--out", folder, "-n", 10)
     for path in folders[0].iterdir():
         assert path.read_bytes() == (folders[1] / path.name).read_bytes()
     answer(folders[0] / "forms-1.jsonl")
     filled = (folders[0] / "forms-1.jsonl").read_bytes()
     assert "forms-1.jsonl: exists, left as it is" in run(
-        "families", "audit", "sample", built, "--out", folders[0], "-n", 10
+        "annotate", "audit", "sample", built, "--out", folders[0], "-n", 10
     )
     assert (folders[0] / "forms-1.jsonl").read_bytes() == filled
     with pytest.raises(UserError, match="another draw"):
-        run("families", "audit", "sample", built, "--out", folders[0], "-n", 12)
+        run("annotate", "audit", "sample", built, "--out", folders[0], "-n", 12)
 
 
 def test_a_file_of_families_is_one_stratum_a_dataset(tmp_path):
     run("world", "make", "--families", 5, "--out", tmp_path)
-    output = run("families", "audit", "sample", tmp_path / "families.jsonl", "--out", tmp_path / "audit", "-n", 4)
+    output = run("annotate", "audit", "sample", tmp_path / "families.jsonl", "--out", tmp_path / "audit", "-n", 4)
     assert any(line.endswith("all 5 4 4") for line in lines(output))
 
 
@@ -156,7 +156,7 @@ def test_what_was_not_answered_is_named(audit):
 
 def test_a_table_filled_in_a_spreadsheet(built, tmp_path):
     folder = tmp_path / "audit"
-    run("families", "audit", "sample", built, "--out", folder, "-n", 20, "--format", "csv")
+    run("annotate", "audit", "sample", built, "--out", folder, "-n", 20, "--format", "csv")
     item = read_audit_key(folder).items[0]
     for number in (1, 2):
         path = folder / f"forms-{number}.csv"
@@ -178,7 +178,7 @@ def test_a_table_filled_in_a_spreadsheet(built, tmp_path):
 
 
 def test_one_annotator(built, tmp_path):
-    run("families", "audit", "sample", built, "--out", tmp_path / "a", "-n", 4, "--annotators", 1)
+    run("annotate", "audit", "sample", built, "--out", tmp_path / "a", "-n", 4, "--annotators", 1)
     answer(tmp_path / "a" / "forms-1.jsonl")
     assert "agreement is undefined: there is one annotator" in report(tmp_path / "a", endings=("jsonl",))[0]
 
@@ -192,6 +192,6 @@ def test_another_guideline_is_said(audit):
 
 
 def test_the_help_says_which_format_is_for_whom():
-    shown = " ".join(run("families", "audit", "sample", "--help").split())
+    shown = " ".join(run("annotate", "audit", "sample", "--help").split())
     assert "csv for people who fill in the forms in a spreadsheet" in shown
     assert "jsonl for a tool of your own" in shown

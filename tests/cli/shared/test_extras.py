@@ -51,6 +51,8 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "switch": (["families.jsonl", "--model", "weights"], "train"),
     "train": (["families.jsonl", "--model", "weights", "--out", "new"], "train"),
     "annotate agree": (["project"], "annotate"),
+    "annotate audit sample": (["built", "--n", "2", "--out", "new"], None),
+    "annotate audit report": (["audit", "audit/forms-1.jsonl", "audit/forms-2.jsonl"], None),
     "annotate export": (["project", "--out", "new"], "annotate"),
     "annotate import": (["said.csv", "--out", "new.jsonl"], "annotate"),
     "annotate init": (["new", "responses.jsonl"], "annotate"),
@@ -81,8 +83,6 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "families show": (["families.jsonl"], None),
     "families validate": (["families.jsonl"], None),
     "families export": (["families.jsonl", "--format", "datasets", "--out", "new"], "parquet"),
-    "families audit sample": (["built", "--n", "2", "--out", "new"], None),
-    "families audit report": (["audit", "audit/forms-1.jsonl", "audit/forms-2.jsonl"], None),
     "judge run": (["demo", "--judge", "m", "--out", "new", *MODEL], "chat"),
     "judge show": (["demo", "world-2wiki-42-0/candidate"], "chat"),
     "judge validate": (["demo", "--verdicts", "demo/people.jsonl"], None),
@@ -190,12 +190,12 @@ def folder(tmp_path_factory):
         "demo --out demo",
         "world make --questions 3 --families 6 --sources 3 --out .",
         "annotate init project demo --annotators a,b,c,d",
-        "families audit sample built --n 2 --out audit",
+        "annotate audit sample built --n 2 --out audit",
         "verifier train families.jsonl --out verifier",
         "detect demo --detector verifier --verifier verifier",
         "detect calibrate demo --out calibration.json",
     ):
-        if words.startswith("families"):
+        if words.startswith("annotate audit"):
             _split_families(folder)
         run = [sys.executable, "-m", "eclose.cli.main", *words.split()]
         done = subprocess.run(run, cwd=folder, check=False, capture_output=True, text=True)

@@ -8,8 +8,7 @@ from itertools import islice
 from eclose.construction.audit.file_names import AuditFormFormat
 from eclose.construction.audit.forms import encode_audit_forms
 from eclose.construction.audit.sample import DEVELOPMENT, TRAINING
-from eclose.core.edits import TextReplacement
-from eclose.core.family import FamilyFinding, PassageIntervention
+from eclose.core.family import FamilyFinding, PassageIntervention, TextReplacement
 from eclose.protocol.auditing import AUDIT_MARKS
 from eclose.store.records.jsonl import ReadRecord
 from eclose.world.make.families import make_world_families

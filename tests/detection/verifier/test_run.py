@@ -9,8 +9,8 @@ from tests.detection.verifier.family_making import make_family
 
 import eclose
 from eclose import Instance, Response, Trace
+from eclose.detection.plugins import BATCH_RESPONSES
 from eclose.detection.scores import DetectorKind, DetectorScore, Unscored
-from eclose.detection.verifier.run import BATCH_RESPONSES
 from eclose.store.records.jsonl import read_records, write_records
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from itertools import islice
 
 import pytest
 
-from eclose.core.edits import TextReplacement
-from eclose.core.family import FamilyFinding, FamilyProvenance, PassageIntervention
+from eclose.core.family import FamilyFinding, FamilyProvenance, PassageIntervention, TextReplacement
 from eclose.errors import RecordError, UserError
 from eclose.store.records.families import FamilySource, write_families_parquet
 from eclose.store.records.jsonl import encode_json_line, read_records, write_records

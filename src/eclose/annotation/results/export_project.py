@@ -77,7 +77,7 @@ def export_project(
 
 
 def _write_forms(out: Path, forms_by_annotator: Mapping[int, Sequence[FamilyAuditForm]]) -> dict[Path, int]:
-    """Write the forms of a family audit as ``eclose families audit report`` reads them.
+    """Write the forms of a family audit as ``eclose annotate audit report`` reads them.
 
     Raises:
         UserError: A file of that name holds other forms.

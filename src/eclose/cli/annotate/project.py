@@ -12,6 +12,7 @@ from eclose.annotation.assignment.choices import PracticeMode, ScreeningMode
 from eclose.benchmarks.import_settings import ImportSettings
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.annotate import results
+from eclose.cli.families import audit
 from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.output import format_count, print_line, print_table
 
@@ -84,7 +85,7 @@ def init(
     ] = None,
     audit: Annotated[
         Path | None,
-        typer.Option(help="Folder of eclose families audit sample, to audit families instead of responses."),
+        typer.Option(help="Folder of eclose annotate audit sample, to audit families instead of responses."),
     ] = None,
     annotators: Names = "",
     adjudicators: Adjudicators = "",
@@ -401,6 +402,7 @@ def status(folder: Folder) -> None:
 app.command(name="agree")(results.agree)
 app.command(name="export")(results.export)
 app.command(name="import")(results.import_labels)
+app.add_typer(audit.app, name="audit")
 
 
 def _list_status_notices(

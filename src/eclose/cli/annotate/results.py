@@ -119,7 +119,7 @@ def export(
     instances.jsonl, responses.jsonl
                        the labelled material
 
-    For an audit of families, writes the filled forms for eclose families audit report. With csv or parquet, writes the
+    For an audit of families, writes the filled forms for eclose annotate audit report. With csv or parquet, writes the
     same as flat tables: labels, annotations, steps, screening; no cell of a csv is a formula. A folder with other
     labels is never overwritten.
     """
@@ -127,11 +127,11 @@ def export(
 
     formats = layouts or [LabelExportFormat.JSONL]
     result = export_project(project, out, formats=formats, names=names, judge=judge)
-    # A project of families has filled forms instead of labels; `eclose families audit report` reads them.
+    # A project of families has filled forms instead of labels; `eclose annotate audit report` reads them.
     if result.labels is None:
         for path, count in result.forms.items():
             print_line(f"{path}: {format_count(count, 'form')}")
-        print_line("Then: eclose families audit report AUDIT forms-1.jsonl forms-2.jsonl ...")
+        print_line("Then: eclose annotate audit report AUDIT forms-1.jsonl forms-2.jsonl ...")
         return
     _print_export(out, result.labels)
 

@@ -71,9 +71,7 @@ def detect(
     ] = None,
     verifier: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder of a trained verifier (detector verifier only).", file_okay=False, show_default=False
-        ),
+        typer.Option(help="Folder of a trained verifier (detector verifier only).", show_default=False),
     ] = None,
     scores: Annotated[
         Path | None,

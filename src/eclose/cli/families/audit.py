@@ -1,4 +1,4 @@
-"""``eclose families audit``: draw families for people to check, and report the results."""
+"""``eclose annotate audit``: draw families for people to check, and report the results."""
 
 from __future__ import annotations
 

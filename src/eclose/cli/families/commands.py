@@ -1,4 +1,4 @@
-"""``eclose families``: show, validate, audit and export families, without a model."""
+"""``eclose families``: show, validate and export families, without a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.families import audit
 from eclose.cli.families.show import show
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
@@ -51,7 +50,7 @@ def validate(
     whether they are short enough to train on.
 
     Checks that need understanding (is a step sound, does the trace answer the question) are for people: see eclose
-    families audit. Exits with 1 where a family does not pass, and with 3 where a record cannot be read.
+    annotate audit. Exits with 1 where a family does not pass, and with 3 where a record cannot be read.
     """
     from eclose.construction.model_checks import validate_families
 
@@ -79,10 +78,9 @@ def _print_validation(validation: FamilyValidation, limit: int | None) -> None:
         print_line(f"  and {format_count(len(problems) - limit, 'more problem')}: --all prints them")
 
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show, validate, audit and export families.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show, validate and export families.")
 app.command()(show)
 app.command()(validate)
-app.add_typer(audit.app, name="audit")
 
 
 _PROMPT_OPTIONS = ("edits", "demonstrations", "order")

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from eclose.construction.audit.forms import encode_audit_forms
-from eclose.construction.split import dataset_of_benchmark
 from eclose.core.family import draw_edit
 from eclose.core.identity import content_hash, hash_sort_key
+from eclose.core.instance import dataset_of_benchmark
 from eclose.errors import SettingError, UserError
 from eclose.protocol.auditing import AUDIT_GUIDELINE_FILE, AuditorMaterial, FamilyAuditForm
 from eclose.protocol.prompts import load_prompt_text
@@ -272,5 +272,5 @@ def read_audit_key(folder: Path) -> AuditKey:
     except ValidationError as invalid:
         raise UserError(
             f"{path}: this is not the key of an audit, or it was changed ({invalid.error_count()} errors). "
-            "Write it again with `eclose families audit sample`: the same seed gives the same forms."
+            "Write it again with `eclose annotate audit sample`: the same seed gives the same forms."
         ) from invalid

@@ -21,8 +21,8 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclose.benchmarks import multi_hop
-from eclose.construction.split import dataset_of_benchmark
 from eclose.core.identity import canonical_json, content_hash
+from eclose.core.instance import dataset_of_benchmark
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.families import scan_families, write_families_parquet

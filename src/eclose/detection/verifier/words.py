@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from eclose.detection.overlap import CONCLUSION_WORDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -261,8 +263,6 @@ FUNCTION_WORDS = _list_words(
     " off own same other another more most some any all"
 )
 """Words that carry no content of their own."""
-CONCLUSION_WORDS = _list_words("thus hence therefore so consequently accordingly finally conclusion follows means")
-"""Words that mark a step as a conclusion."""
 _OPENERS = _list_words("according passage passages next since because first second third given step know stated")
 # Months are parts of dates, not names.
 _NOT_NAMES = FUNCTION_WORDS | CONCLUSION_WORDS | _OPENERS | {*_MONTH.lower().split("|"), "yes"}

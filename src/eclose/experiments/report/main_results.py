@@ -28,8 +28,8 @@ from eclose.experiments.report.outcomes import (
     subtract_rates,
     tabulate_responses,
 )
-from eclose.metrics.experiment import get_response_method
 from eclose.metrics.rates import Metric
+from eclose.metrics.summary import get_response_method
 from eclose.stats.bootstrap import pooled_questions_design
 from eclose.stats.intervals import Estimate
 

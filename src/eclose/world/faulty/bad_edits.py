@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from eclose.core.answers import match_answer
-from eclose.core.edits import EditedPassage, TextReplacement, edit_passage
+from eclose.core.edits import EditedPassage, edit_passage
+from eclose.core.family import TextReplacement
 from eclose.core.response import Trace
 from eclose.world.language.names import is_person_name
 from eclose.world.language.passages import parse_passage_facts

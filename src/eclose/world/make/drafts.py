@@ -14,7 +14,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.core.answers import find_exact_spans, is_whole_word_span
-from eclose.core.edits import EditedPassage, TextReplacement, edit_passage
+from eclose.core.edits import EditedPassage, edit_passage
+from eclose.core.family import TextReplacement
 from eclose.core.instance import Passage
 from eclose.world.language.claims import (
     Claim,

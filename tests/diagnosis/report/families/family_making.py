@@ -9,7 +9,6 @@ from tests.construction.test_parse_candidates import GOLD, QUESTION, SOURCE, VAR
 
 from eclose.construction.parse_candidates import parse_evidence_edit, parse_question_edit
 from eclose.construction.roles import parse_check_reply
-from eclose.core.edits import TextReplacement
 from eclose.core.family import (
     EvidenceEdit,
     Family,
@@ -18,6 +17,7 @@ from eclose.core.family import (
     PassageIntervention,
     ProofStep,
     QuestionEdit,
+    TextReplacement,
     View,
     ViewKind,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.core.edits import TextReplacement
+from eclose.core.family import TextReplacement
 from eclose.core.family_gates import check_family
 from eclose.diagnosis.report import word_diff
 from eclose.diagnosis.report.families.findings import FindingDisplay, build_finding_displays
