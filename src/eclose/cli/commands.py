@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, cached_property
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from eclose.cli.shared.recipe import read_recipe_keys
+from eclose.cli.tables.command_entry import CommandEntry
+from eclose.errors import UserError
+
+ENTRY_POINT_GROUP = "eclose.commands"
 
 
-class CommandEntry(NamedTuple):
-    """Where a command is, and its line in the list of commands."""
-
-    target: str
-    """``module:name`` of a function, or of a Typer application whose commands are those of the group."""
-    help: str
-    """The first sentence of the command's own help."""
-    context_settings: dict[str, Any] | None = None
+def _of_extra(extra: str) -> CommandEntry:
+    """Return the entry of a command where its package is not installed."""
+    return CommandEntry(target="", help=f"pip install 'eclose[{extra}]'")
 
 
 COMMANDS = {
-    "construct": CommandEntry(
-        "eclose.cli.construct:construct",
-        "Build counterfactual families for training: a verified response to each question, its counterpart "
-        "after one claim of the evidence is changed, and its counterpart for another question.",
-    ),
+    "construct": _of_extra("train"),
     "demo": CommandEntry(
         "eclose.cli.demo:demo",
         "Show a complete diagnosis in seconds, without a key, a model or a network.",
@@ -50,10 +45,7 @@ COMMANDS = {
         "eclose.cli.generate:generate",
         "Let a model answer questions step by step: greedy decoding, one completion each, in the order of ids.",
     ),
-    "label": CommandEntry(
-        "eclose.cli.label:label",
-        "Label a sample of your responses in the browser, without accounts, and correct the rates of the run.",
-    ),
+    "label": _of_extra("annotate"),
     "metrics": CommandEntry(
         "eclose.cli.metrics:metrics",
         "Compute accuracy, soundness, sufficiency, reliability and the gap, with 95 % intervals over questions.",
@@ -67,24 +59,10 @@ COMMANDS = {
         "Let a model decide which questions are well posed, decided by their passages, and correctly answered"
         " by their reference.",
     ),
-    "select": CommandEntry(
-        "eclose.cli.select:select",
-        "Let every checkpoint answer held-out families, and select the one that answers best.",
-    ),
-    "switch": CommandEntry(
-        "eclose.cli.switch:switch",
-        "Test whether the preferred step, trace and answer switch with their input: twelve scores a family.",
-    ),
-    "train": CommandEntry(
-        "eclose.cli.train:train",
-        "Train an adapter on families, each in one forward where the model allows it.",
-        # Every field of TrainingArguments is a flag of train, so unknown options are passed on instead of refused.
-        {"allow_extra_args": True, "ignore_unknown_options": True},
-    ),
-    "annotate": CommandEntry(
-        "eclose.cli.annotate.project:app",
-        "Let people label responses; each decision is shown only what it may rest on.",
-    ),
+    "select": _of_extra("train"),
+    "switch": _of_extra("train"),
+    "train": _of_extra("train"),
+    "annotate": _of_extra("annotate"),
     "data": CommandEntry(
         "eclose.cli.data:app",
         "Convert benchmarks and files of other tools, draw samples, describe and check them.",
@@ -93,11 +71,8 @@ COMMANDS = {
         "eclose.cli.detect.scoring:app",
         "Score responses with a detector that sees no reference answer (eclose detect RUN --detector NAME).",
     ),
-    "experiment": CommandEntry(
-        "eclose.cli.experiment.commands:app",
-        "Run a study of backbones, methods and seeds from one plan.",
-    ),
-    "families": CommandEntry("eclose.cli.families.commands:app", "Show, validate and export families."),
+    "experiment": _of_extra("train"),
+    "families": _of_extra("train"),
     "judge": CommandEntry(
         "eclose.cli.judge.run:app",
         "Judge responses with a model, and validate the judge against people.",
@@ -106,29 +81,53 @@ COMMANDS = {
         "eclose.cli.ledger:app",
         "Check the ledger of model calls, and free the calls that broke off or were refused.",
     ),
-    "verifier": CommandEntry(
-        "eclose.cli.verifier:app",
-        "Train verifiers of dependencies: cheap detectors learned from families.",
-    ),
-    "world": CommandEntry(
-        "eclose.cli.world:app",
-        "Make a multi-hop benchmark whose truth is known, judge responses to it exactly, serve a model for it.",
-    ),
+    "verifier": _of_extra("train"),
+    "world": _of_extra("world"),
 }
+"""Commands of this package, and places for those of the others, in the order of the help."""
+OWN_COMMANDS = {name: entry for name, entry in COMMANDS.items() if entry.target}
+
+
+def find_commands() -> dict[str, CommandEntry]:
+    """Return the commands of all packages that are installed, in the order of the help."""
+    # One distribution has all tables; once there are several: return merge_commands(find_command_tables())
+    from eclose.cli.tables import annotate_commands, train_commands, world_commands
+
+    return merge_commands([train_commands.COMMANDS, annotate_commands.COMMANDS, world_commands.COMMANDS])
+
+
+def find_command_tables() -> list[Mapping[str, CommandEntry]]:
+    """Return the tables that packages name in the group ``eclose.commands`` of their entry points."""
+    # Importing it and looking at every package take half as long as importing Typer.
+    from importlib.metadata import entry_points
+
+    return [entry.load() for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)]
+
+
+def merge_commands(tables: Iterable[Mapping[str, CommandEntry]]) -> dict[str, CommandEntry]:
+    """Return the commands of this package with those of others: in their places, or at the end where they have none."""
+    merged = dict(COMMANDS)
+    for table in tables:
+        merged |= {name: entry for name, entry in table.items() if name not in OWN_COMMANDS}
+    return merged
 
 
 class LazyCommands(Mapping[str, Any]):
-    """Commands of a table, each made when it is first asked for."""
+    """All commands, each made when it is first asked for; other packages are looked at only where it is theirs."""
 
-    def __init__(self, entries: Mapping[str, CommandEntry]) -> None:
-        self.entries = entries
-        self._load = cache(lambda name: load_command(name, entries[name]))
+    def __init__(self) -> None:
+        self._load = cache(lambda name: load_command(name, OWN_COMMANDS.get(name) or self.entries[name]))
+
+    @cached_property
+    def entries(self) -> dict[str, CommandEntry]:
+        """The table of all commands, in the order of the help."""
+        return find_commands()
 
     def __getitem__(self, name: str) -> Any:
         return self._load(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.entries
+        return name in OWN_COMMANDS or name in self.entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)
@@ -138,7 +137,13 @@ class LazyCommands(Mapping[str, Any]):
 
 
 def load_command(name: str, entry: CommandEntry) -> Any:
-    """Import a command and return it as Typer runs it."""
+    """Import a command and return it as Typer runs it.
+
+    Raises:
+        UserError: The package of the command is not installed.
+    """
+    if not entry.target:
+        raise UserError(f"{name} is not installed. Run: {entry.help}")
     module, _, attribute = entry.target.partition(":")
     target = getattr(import_module(module), attribute)
     # A group of one, since only a group hands its plain texts of help down to a Typer application.
@@ -165,7 +170,7 @@ class EcloseCommands(TyperGroup):
 
     def __init__(self, *, commands: Any = None, **settings: Any) -> None:
         super().__init__(commands=commands, **settings)
-        self.commands = LazyCommands(COMMANDS)  # type: ignore[assignment]
+        self.commands = LazyCommands()  # type: ignore[assignment]
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options, --help among them."""
@@ -182,11 +187,12 @@ class EcloseCommands(TyperGroup):
 
     def format_commands(self, _context: Any, formatter: Any) -> None:
         """Write the list of commands without importing them."""
-        room = formatter.width - 6 - max(map(len, COMMANDS))
+        entries = self.commands.entries  # type: ignore[attr-defined]
+        room = formatter.width - 6 - max(map(len, entries))
         with formatter.section("Commands"):
             formatter.write_dl(
                 [
                     (name, TyperCommand(name, help=entry.help).get_short_help_str(room))
-                    for name, entry in COMMANDS.items()
+                    for name, entry in entries.items()
                 ]
             )

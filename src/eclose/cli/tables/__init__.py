@@ -1,0 +1,1 @@
+"""Tables of commands, one for each part of the package that can be installed by itself."""
