@@ -132,6 +132,7 @@ def test_too_few_responses_fail_unless_they_may_pass():
         assert_reliable(cases(50, closed=50), min_trr=0.9, undecided="pass")
 
 
+@pytest.mark.slow
 def test_a_run_is_held_against_a_base_run(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "base").mkdir()

@@ -41,6 +41,7 @@ def ran(*words, code=0):
     return result.stdout
 
 
+@pytest.mark.slow
 def test_one_command_and_what_it_says(sources, tmp_path):
     with ModelServerThread(build_world_handlers()) as server:
         said = ran(sources, server.base_url, tmp_path / "run")

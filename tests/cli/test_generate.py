@@ -61,6 +61,7 @@ def wait_until(condition, seconds=60.0):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_whole_run_and_the_same_again(instances, tmp_path):
     out = tmp_path / "run"
     with server() as model:
@@ -233,6 +234,7 @@ def test_a_replay_needs_no_server_and_writes_the_same_bytes(instances, tmp_path)
     assert "replay sends nothing" in missing.stderr
 
 
+@pytest.mark.slow
 def test_a_dry_run_sends_and_writes_nothing(instances, tmp_path):
     (tmp_path / "prices.json").write_text(json.dumps({"127.0.0.1/world": {"input": 10, "output": 100}}))
     with server() as model:
@@ -288,6 +290,7 @@ def test_costs_are_told_in_the_currency_of_the_price_file(instances, tmp_path):
     assert json.loads((tmp_path / "run" / "responses.jsonl.manifest.json").read_text())["calls"]["currency"] == "EUR"
 
 
+@pytest.mark.slow
 def test_a_price_nobody_knows_is_refused(instances, tmp_path):
     with server() as model:
         words = ["--base-url", model.base_url, "--model", "world", "--out", tmp_path / "run"]

@@ -63,6 +63,7 @@ def test_a_port_in_use_is_named_before_a_sample_is_drawn(run):
     assert not (run / "labels").exists()
 
 
+@pytest.mark.slow
 def test_labels_name_the_files_they_are_of(run):
     output = command("label", run, "--n", "10", "--no-browser")
     assert "10 of 10 responses labelled" in output
@@ -78,6 +79,7 @@ def test_labels_name_the_files_they_are_of(run):
     assert f"STALE: {changed}" in command("metrics", verdicts, "--allow-stale")
 
 
+@pytest.mark.slow
 def test_labels_of_replaced_responses_are_not_gone_on_with(run):
     command("label", run, "--n", "10", "--no-browser")
     replace_answers(run)
@@ -86,6 +88,7 @@ def test_labels_of_replaced_responses_are_not_gone_on_with(run):
     assert "have changed since labelling began" in output
 
 
+@pytest.mark.slow
 def test_responses_that_are_replaced_while_they_are_labelled_get_no_verdicts(run, monkeypatch):
     def work(project, *_, **__):
         work_off(project, who(project, LABELLER_NAME))
@@ -96,6 +99,7 @@ def test_responses_that_are_replaced_while_they_are_labelled_get_no_verdicts(run
     assert not (run / "labels" / "verdicts.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_stale_judgments_may_be_labelled_and_are_told(run):
     replace_answers(run)
     output = command("label", run, "--n", "10", "--no-browser", "--allow-stale")
@@ -103,6 +107,7 @@ def test_stale_judgments_may_be_labelled_and_are_told(run):
     assert json.loads((run / "validation.json").read_text())["stale"]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_not_judged_is_labelled_without_what_cannot_be_shown(run):
     (run / "judgments.jsonl").unlink()
     (run / "judgments.jsonl.manifest.json").unlink()

@@ -104,6 +104,7 @@ def small(request, tmp_path):
     return where
 
 
+@pytest.mark.slow
 def test_calls_that_broke_off_are_released_once(small):
     async def reserved():
         async with Ledger.open(small, run="a") as ledger:

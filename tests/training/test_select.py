@@ -359,6 +359,7 @@ def test_another_adapter_in_the_same_folder_is_asked_anew(run):
     assert again.asked == [5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "names"),
     [

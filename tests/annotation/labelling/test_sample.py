@@ -62,6 +62,7 @@ def test_samples_that_cannot_be_drawn_are_refused():
         draw_label_sample(IDS, JUDGMENTS, n=3, seed=1)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=3), st.integers(1, 50), min_size=1, max_size=6), st.data())
 def test_shares_add_up(sizes, data):
     n = data.draw(st.integers(len(sizes), sum(sizes.values())))

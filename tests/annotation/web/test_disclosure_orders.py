@@ -14,6 +14,7 @@ from eclose.annotation import submissions, visible
 ORDERS, REQUESTS = 40, 20
 
 
+@pytest.mark.slow
 def test_random_orders_win_nothing(tmp_path):
     tally = run_orders(tmp_path, range(ORDERS), REQUESTS)
     assert (tally.advances, tally.disclosures, tally.access) == ([], [], [])
@@ -22,6 +23,7 @@ def test_random_orders_win_nothing(tmp_path):
     assert {200, 204, 303, 403, 404, 409, 422} <= tally.answers.keys()
 
 
+@pytest.mark.slow
 def test_two_who_submit_at_once_make_one_row(tmp_path):
     """Over a socket, with threads: the same click twice, two tabs, two opinions."""
     with study(tmp_path / "study") as one:
@@ -64,6 +66,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_server_without_a_lock_is_found_out(name, tmp_path, monkeypatch):
     monkeypatch.setattr(*MUTANTS[name])
@@ -71,6 +74,7 @@ def test_a_server_without_a_lock_is_found_out(name, tmp_path, monkeypatch):
     assert tally.wins
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_shown_early_is_found_out(tmp_path, monkeypatch):
     monkeypatch.setattr(visible, "PASS_QUERIES", {**visible.PASS_QUERIES, "B": visible.PASS_QUERIES["C"]})
     monkeypatch.setattr(visible, "_BUILDERS", {**visible._BUILDERS, "B": _answer_in_the_reasoning})

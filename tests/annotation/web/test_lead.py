@@ -53,6 +53,7 @@ def test_agreement_and_times_are_worked_out_when_asked_for(project, lead):
     assert "/dashboard/agreement" in lead.get("/dashboard").text
 
 
+@pytest.mark.slow
 def test_all_labels_in_one_file_and_in_the_log(project, lead):
     for name in ("ann", "bob", "cyd", "dan"):
         work_off(project, who(project, name))
@@ -211,6 +212,7 @@ def test_only_the_lead_has_these_pages(project):
     assert ann.post("/dashboard/people/bob/reassign", new="", reason="x").status_code == 404
 
 
+@pytest.mark.slow
 def test_who_is_kept_out_is_out_at_once(project, lead):
     ann = Browser(application(project), project, "ann")
     ann.login()

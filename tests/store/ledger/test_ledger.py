@@ -437,6 +437,7 @@ def test_pruning_is_explicit_and_takes_what_it_is_told(where):
     assert problems(where) == []
 
 
+@pytest.mark.slow
 def test_outcomes_stream_in_bounded_memory(where, monkeypatch):
     monkeypatch.setattr(queries, "_PAGE_BYTES", 2**17)
     size, count = 2**16, 100

@@ -272,6 +272,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", folder], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_refuses_whole_batches_and_a_larger_one_goes_on(small_disk, monkeypatch):
     monkeypatch.setattr(ledger_module, "MAX_OUTAGE_SECONDS", 0.0)
     path = small_disk / "ledger.db"
@@ -402,6 +403,7 @@ def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path):
     assert noticed > 5
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_and_told_who_is_first(tmp_path):
     path = tmp_path / "ledger.db"
     first = start(path, tmp_path, 100_000)

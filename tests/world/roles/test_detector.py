@@ -101,6 +101,7 @@ def test_plain_text_without_log_probabilities_is_a_question_as_before():
         ask_alignment(instance, broken.response, logprobs=False)
 
 
+@pytest.mark.slow
 def test_noise_turns_decisions_around_at_its_rate():
     noisy = build_world_handlers(detector_noise=0.3, seed=1)
     decisions, aligned = [], []
