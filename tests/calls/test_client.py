@@ -184,7 +184,8 @@ def test_slow_bytes_take_a_place_until_the_deadline_and_harm_nobody(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path):
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 15), marks=pytest.mark.study)], ids=len)
+def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path, seeds):
     """Random models, prices and stops: what was paid never exceeds the cap."""
 
     class Model:
@@ -217,7 +218,7 @@ def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path):
         return model.paid
 
     PRICE = ModelPrice.of(1, 2)  # noqa: N806
-    for seed in range(15):
+    for seed in seeds:
         rng = Random(seed)
         cap = rng.randrange(100, 6000)
         asyncio.run(spend(tmp_path / f"{seed}.db", rng, cap))

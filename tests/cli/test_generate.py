@@ -79,8 +79,9 @@ def test_a_whole_run_and_the_same_again(instances, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_it_goes_on_and_lists_whatever_may_be_paid_again(instances, tmp_path):
-    whole, kills, concurrency = unbroken(instances, tmp_path), 3, 4
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.study)])
+def test_killed_in_the_middle_it_goes_on_and_lists_whatever_may_be_paid_again(instances, tmp_path, kills):
+    whole, concurrency = unbroken(instances, tmp_path), 4
     with server(behaviour=ServerBehaviour(latency=0.05)) as model:
         words = [instances, *flags(model, tmp_path / "run", "--concurrency", concurrency)]
         for kill in range(1, kills + 1):

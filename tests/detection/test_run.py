@@ -299,7 +299,9 @@ def test_the_forecast_counts_the_calls_and_sends_nothing(run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "replies"), [(RAGAS, 7), (VERISCORE, 8), (ALIGNMENT, 5)])
+@pytest.mark.parametrize(
+    ("kind", "replies"), [(RAGAS, 7), pytest.param(VERISCORE, 8, marks=pytest.mark.study), (ALIGNMENT, 5)]
+)
 def test_after_a_kill_nothing_is_paid_twice(run, tmp_path, kind, replies):
     """Killed after the first or the second of the two calls on a response, the run goes on with the next call."""
     whole = write(tmp_path / "whole", plant(2))

@@ -297,7 +297,7 @@ def test_an_exact_judge_agrees_with_the_world_and_is_not_called_certain(judged_b
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.02, 0.10])
+@pytest.mark.parametrize("noise", [pytest.param(0.02, marks=pytest.mark.study), 0.10])
 def test_a_validation_in_the_world_recovers_how_often_the_judge_errs(judged_by, truth, noise):
     held = []
     for seed in range(5):
@@ -310,7 +310,7 @@ def test_a_validation_in_the_world_recovers_how_often_the_judge_errs(judged_by, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.02, 0.10])
+@pytest.mark.parametrize("noise", [pytest.param(0.02, marks=pytest.mark.study), 0.10])
 def test_a_hundred_labels_put_the_rates_of_the_world_right(planted, judged_by, truth, noise):
     held = []
     real = {label: np.mean([metric.hit(row.verdict) for row in truth]) for label, metric in LABEL_METRICS.items()}

@@ -64,9 +64,10 @@ def test_every_planted_label_and_code_is_recovered(plan, items):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [15, pytest.param(300, marks=pytest.mark.study)])
 @pytest.mark.parametrize("profile", BENCHMARK_PROFILES)
-def test_every_planted_label_and_code_is_recovered_over_many_items(profile):
-    for index in range(300):
+def test_every_planted_label_and_code_is_recovered_over_many_items(profile, count):
+    for index in range(count):
         item = make_world_item(profile, 23, index)
         for number, plan in enumerate((FailurePlan(), *FAILURE_PLANS)):
             if planted := break_response(item, plan, str(number % 3)):

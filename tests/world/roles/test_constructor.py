@@ -25,7 +25,6 @@ from eclose.world.roles.constructor import register_constructor_handlers
 from eclose.world.server.chat_requests import HandlerRegistry
 
 PROFILES = ("2wiki", "musique", "hotpot")
-EACH = 60
 PART = {
     ConstructionRole.CONSTRUCT_TARGET: build_target_response,
     ConstructionRole.CONSTRUCT_EVIDENCE: build_evidence_edits,
@@ -34,12 +33,13 @@ PART = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [15, pytest.param(60, marks=pytest.mark.study)])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_everything_it_builds_is_right_and_most_sources_give_a_family(profile):
-    sources = [make_world_item(profile, 17, index).instance for index in range(EACH)]
+def test_everything_it_builds_is_right_and_most_sources_give_a_family(profile, count):
+    sources = [make_world_item(profile, 17, index).instance for index in range(count)]
     families, reasons = funnel(sources, world_model())
     assert [find_family_defects(family) for family in families] == [()] * len(families)
-    assert len(families) >= 0.6 * EACH
+    assert len(families) >= 0.6 * count
     # It offers what it has checked itself, so nobody has to object.
     assert set(reasons) <= {"construct_evidence: incomplete", "construct_question: incomplete"}
 
