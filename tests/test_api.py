@@ -224,6 +224,7 @@ def test_an_infinite_number_in_a_row_is_refused_by_name(demo, server):
         eclose.evaluate(rows, judge=server, calls=FREE)
 
 
+@pytest.mark.slow
 def test_results_as_tables_and_in_a_notebook(demo):
     results = eclose.diagnose(demo)
     rows = results.to_dicts()

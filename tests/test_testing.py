@@ -119,6 +119,7 @@ def test_responses_without_a_judgment_are_not_overlooked(tmp_path):
         assert_reliable(run, min_trr=0.9)
 
 
+@pytest.mark.slow
 def test_too_few_responses_fail_unless_they_may_pass():
     made = cases(19, closed=1)
     with pytest.raises(AssertionError) as failed:

@@ -193,6 +193,7 @@ def test_tasks_open_when_their_question_is_settled_as_eligible(gated):
     assert progress(gated, "ann") == ((2, 2), 0)
 
 
+@pytest.mark.slow
 def test_ineligible_questions_leave_labels_rates_and_queues(gated, tmp_path):
     ineligible = {instance.question for instance in material()[0][:1]}
     for name in ("sue", "sam"):

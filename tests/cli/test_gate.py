@@ -59,6 +59,7 @@ def test_what_cannot_be_told_can_be_made_to_pass_or_fail(tmp_path, undecided, co
     assert gate(run, "--min-trr", 0.99, "--undecided", "pass")[0] == 100
 
 
+@pytest.mark.slow
 def test_responses_without_a_judgment_do_not_pass(tmp_path):
     """950 of 1,000 responses were never judged: exit 0 and passed."""
     made = cases(50)

@@ -267,6 +267,7 @@ def test_labels_that_are_missing_are_counted_by_reason_and_too_many_exit_with_3(
     assert all(reason.startswith("invalid: ") for reason in reasons)
 
 
+@pytest.mark.slow
 def test_nothing_is_called_accepted_where_no_label_exists(judged, tmp_path):
     """A judgment without a label is written with its reasons; it is no response that was accepted."""
     run, verdicts = judged
@@ -283,6 +284,7 @@ def test_nothing_is_called_accepted_where_no_label_exists(judged, tmp_path):
         assert "accepted" not in printed
 
 
+@pytest.mark.slow
 def test_a_missing_label_on_the_evidence_is_explained_everywhere(judged, tmp_path):
     run, verdicts = judged
     with ModelServerThread(unreadable_judge("judge_sufficiency")) as server:
@@ -324,6 +326,7 @@ def test_each_dataset_is_told_on_its_own(judged, tmp_path):
     assert re.split(r"  +", table[2])[-2].startswith(f"{format_signed_percent(-told['failure_difference'][0])} [")
 
 
+@pytest.mark.slow
 def test_verdicts_without_a_dataset_take_that_of_the_run(judged, tmp_path):
     run, verdicts = judged
     for path in (run / "responses.jsonl", *run.glob("judgments*")):
@@ -357,6 +360,7 @@ def test_too_few_labels_correct_no_rate_on_the_terminal_either(judged, tmp_path)
     assert "Fewer than 30 labels: the judge does not count as validated" in output
 
 
+@pytest.mark.slow
 def test_a_validation_from_more_labels_is_replaced_only_on_request(judged, tmp_path):
     run, verdicts = judged
     jsonl.write_records(tmp_path / "few.jsonl", verdicts[:6])
@@ -376,6 +380,7 @@ def test_a_validation_from_more_labels_is_replaced_only_on_request(judged, tmp_p
     assert json.loads((tmp_path / "v.json").read_text())["labelled"] == 6
 
 
+@pytest.mark.slow
 def test_a_validation_with_more_labels_of_one_criterion_is_replaced_only_on_request(judged, tmp_path):
     run, verdicts = judged
     without = [replace(row, verdict=replace(row.verdict, correct=None)) for row in verdicts]

@@ -141,6 +141,7 @@ def labelled(run):
     return {row.response_id for row in jsonl.read_records(run / "labels" / "verdicts.jsonl", SettledVerdict)}
 
 
+@pytest.mark.slow
 def test_a_sample_grows_and_keeps_its_labels(run, monkeypatch):
     command("label", run, "--n", "8", "--no-browser")
     first = labelled(run)
@@ -163,6 +164,7 @@ def test_a_sample_grows_and_keeps_its_labels(run, monkeypatch):
     assert "--n 8 cannot make it smaller" in command("label", run, "--n", "8", "--no-browser", code=2)
 
 
+@pytest.mark.slow
 def test_options_of_an_existing_sample_are_kept_or_refused(run):
     command("label", run, "--n", "6", "--seed", "7", "--no-browser")
     assert "was started without --steps" in command("label", run, "--steps", "--no-browser", code=2)
@@ -172,6 +174,7 @@ def test_options_of_an_existing_sample_are_kept_or_refused(run):
     assert settings == {"n": 6, "seed": 7, "steps": False}
 
 
+@pytest.mark.slow
 def test_corrected_rates_are_printed_by_label_and_by_diagnose(larger_run, monkeypatch):
     monkeypatch.setattr(diagnose, "write_and_print_report", lambda *_: None)
     output = command("label", larger_run, "--n", "36", "--no-browser")
@@ -188,6 +191,7 @@ def test_corrected_rates_are_printed_by_label_and_by_diagnose(larger_run, monkey
     assert f" {corrected} % [" in row.split(" LGG ")[0]
 
 
+@pytest.mark.slow
 def test_few_labels_name_the_command_that_adds_more(larger_run, run):
     output = command("label", larger_run, "--n", "10", "--no-browser")
     assert f"eclose label {larger_run} --n 30" in output
@@ -195,6 +199,7 @@ def test_few_labels_name_the_command_that_adds_more(larger_run, run):
     assert "this run has fewer responses" in command("label", run, "--n", "6", "--no-browser")
 
 
+@pytest.mark.slow
 def test_a_validation_from_more_labels_is_kept_unless_replaced(run):
     assert "is kept" not in command("label", run, "--n", "14", "--no-browser")
     shutil.move(run / "labels", run / "first")
@@ -208,6 +213,7 @@ def test_a_validation_from_more_labels_is_kept_unless_replaced(run):
     assert json.loads((run / "validation.json").read_text())["labelled"] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [True, False])
 def test_a_terminal_is_asked_before_a_validation_is_replaced(run, monkeypatch, answer):
     command("label", run, "--n", "14", "--no-browser")

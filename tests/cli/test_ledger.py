@@ -53,6 +53,7 @@ def port(server):
     return int(server.base_url.split(":")[2].split("/")[0])
 
 
+@pytest.mark.slow
 def test_refused_replies_are_deleted_and_asked_again(run):
     folder, ledger = run
     with ModelServerThread(

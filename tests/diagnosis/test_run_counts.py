@@ -244,6 +244,7 @@ def test_a_judgment_against_the_rules_is_refused_though_its_file_is_vouched_for(
     assert (broken["response_id"], "it was not judged") in counted.caveats.left_out
 
 
+@pytest.mark.slow
 def test_a_gate_reads_texts_only_when_they_are_asked_for(runs, monkeypatch):
     run, _ = runs
     reads = []

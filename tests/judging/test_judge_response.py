@@ -345,6 +345,7 @@ def test_a_long_trace_leaves_the_joint_call():
     assert names == ["judge_joint", "judge_soundness", "judge_soundness_window"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("joint", [False, True])
 def test_windows_give_the_judgment_of_one_call(tmp_path, joint):
     cases = list(planted(3))

@@ -109,6 +109,7 @@ def test_labels_of_responses_that_were_changed_since_are_refused(tmp_path):
         begin_label_project(tmp_path / "labels", {}, responses, sample, NOW)
 
 
+@pytest.mark.slow
 def test_a_larger_sample_contains_the_smaller_one():
     samples = [set(draw_label_sample(IDS, JUDGMENTS, n=n, seed=1).chosen) for n in range(4, 200)]
     assert all(smaller < larger for smaller, larger in pairwise(samples))

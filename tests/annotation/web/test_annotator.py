@@ -170,6 +170,7 @@ def undoable(page):
     return match and match[1]
 
 
+@pytest.mark.slow
 def test_pass_can_be_undone_until_the_next_disclosure(project, enter):
     ann = enter("ann")
     address = ann.task()
@@ -226,6 +227,7 @@ def test_practice_tells_the_right_label_and_its_reason(enter):
     assert re.search(r">ann</th><td[^>]*>1 of 7</td><td[^>]*>0<", lead.get("/training").text)
 
 
+@pytest.mark.slow
 def test_tasks_that_wait_for_screening_are_named_and_cannot_be_taken(tmp_path):
     project = make_project(tmp_path / "study", screeners=("sue", "sam"), screening=ScreeningMode.REQUIRED)
     PASSWORDS or PASSWORDS.append(hashed())

@@ -43,6 +43,7 @@ def test_guessing_is_slowed_down_and_tells_nothing(one):
     assert (late.status_code, int(late.headers["retry-after"]) > 0) == (429, True)
 
 
+@pytest.mark.slow
 def test_right_passwords_are_never_delayed(one, everybody):
     """Ten logins from one address, after a stranger and a colleague have guessed as often as they may."""
     give_passwords(one, "ann", "lea")

@@ -70,6 +70,7 @@ def test_headers_of_every_answer(one, tls):
     assert "max-age=31536000" in (answers[0].headers.get("strict-transport-security") or "max-age=31536000")
 
 
+@pytest.mark.slow
 def test_the_policy_needs_nothing_inline(everybody):
     """What the policy forbids is not on the pages either: no script, style or handler within them."""
     task = next(task.id for task in everybody.study.tasks() if task.nick == "ann")

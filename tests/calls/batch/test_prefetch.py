@@ -124,6 +124,7 @@ def test_the_command_sends_batches(instances, tmp_path):
     assert "12 received = 12 accepted" in result.output
 
 
+@pytest.mark.slow
 def test_a_run_submits_and_leaves_and_the_same_command_collects(instances, tmp_path):
     leave = BatchSettings(poll=0.0, first_wait=0.0, wait=0.0)
     with ModelServerThread(build_world_handlers(), batches=BatchBehaviour(looks=3)) as server:

@@ -101,6 +101,7 @@ def material_of(folder):
         ]
 
 
+@pytest.mark.slow
 def test_init_draws_a_sample_of_the_run(tmp_path, source):
     def draw(n, *options):
         folder = tmp_path / f"study-{n}{''.join(options)}"

@@ -140,6 +140,7 @@ def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_pa
     assert "people: 5 of 5 responses are labelled" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("judge", ["people", "panel"])
 def test_labels_of_people_are_not_called_a_judge(project, tmp_path, judge):
     out = tmp_path / "out"

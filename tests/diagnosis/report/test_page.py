@@ -95,6 +95,7 @@ def test_a_card_holds_one_number(text):
         assert len(re.findall(r"\d+(?:\.\d+)?", words)) <= 2, words  # two for bounds
 
 
+@pytest.mark.slow
 def test_every_warning_is_a_link(diagnosis, cases):
     context = ReportContext(
         left_out=[("r9", "it was not judged")], stale=["responses.jsonl changed"], selected=["Only the band."]

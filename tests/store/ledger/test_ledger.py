@@ -130,6 +130,7 @@ def test_what_was_answered_is_not_sent_again(where):
         )
 
 
+@pytest.mark.slow
 def test_a_reply_without_an_intent_is_refused(where):
     with pytest.raises(RecordError, match=r"was never intended\. Note the intent before sending"):
         using(where, lambda ledger: ledger.settle(reply(intent())))

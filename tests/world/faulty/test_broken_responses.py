@@ -146,6 +146,7 @@ def test_an_unfinished_trace_guesses_right_wrong_and_the_last_thing_reached(item
     assert len(last) / len(made) > 0.05
 
 
+@pytest.mark.slow
 def test_a_decoupled_answer_may_hedge_between_right_and_wrong(items):
     made = planted_all(items, FailurePlan(None, FailureClass.ANSWER_DECOUPLING))
     torn = [(item, one) for item, one in made if " or " in one.response.answer]

@@ -50,6 +50,7 @@ def plant(profile, count, *plans):
                 yield item.instance, broken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["hotpot", "2wiki", "musique"])
 def test_statements_are_supported_exactly_where_steps_are_sound_and_the_answer_correct(profile):
     undecided = 0

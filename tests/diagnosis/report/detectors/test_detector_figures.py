@@ -46,6 +46,7 @@ def test_no_word_is_cut_and_every_panel_is_named(study):
         assert [axes.get_title(loc="left") for axes in panels(figure)] == ["RAGAS-style", "AlignScore", "T5 closure"]
 
 
+@pytest.mark.slow
 def test_at_most_400_dots_chosen_by_their_ids(study):
     axes = panels(draw_score_distributions(study))[0]
     scores = study.results[0].scores

@@ -43,6 +43,7 @@ def run(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_a_response_has_a_score_or_a_reason_and_never_zero_for_nothing(run):
     write_records(run / "scores-closure.jsonl", [score(0, 0.25), score(1, None), score(2, 0.0)])
     (column,) = diagnose(run).context.scores
