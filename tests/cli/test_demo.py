@@ -42,7 +42,6 @@ def made(tmp_path_factory):
         return folder, command("demo", "--out", folder, "--questions", 60)
 
 
-@pytest.mark.slow
 def test_it_leaves_a_run_like_any_other(made):
     folder, _ = made
     assert {path.name for path in folder.iterdir()} >= {
@@ -87,7 +86,6 @@ def test_again_there_is_nothing_to_do(made):
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
-@pytest.mark.slow
 def test_what_the_report_says_to_try_works(made, tmp_path):
     folder, _ = made
     assert "failed: TRR at least 85.0 %: " in command(
@@ -101,7 +99,6 @@ def test_what_the_report_says_to_try_works(made, tmp_path):
     )
 
 
-@pytest.mark.slow
 def test_the_same_demo_is_the_same_report(made, tmp_path):
     folder, _ = made
     command("demo", "--out", tmp_path / "demo", "--questions", 60)

@@ -53,7 +53,6 @@ def under_test(cases):
     return scripted(lambda text: said(answer(text)))
 
 
-@pytest.mark.slow
 def test_an_exact_judge_gives_the_planted_labels(tmp_path, monkeypatch):
     cases = planted(10)
     with world(monkeypatch=monkeypatch) as server:
@@ -78,7 +77,6 @@ def test_an_exact_judge_gives_the_planted_labels(tmp_path, monkeypatch):
     assert log.eval.scorers[0].metadata["guidelines"].keys() >= {"judge_soundness", "judge_joint"}
 
 
-@pytest.mark.slow
 def test_a_judge_that_spoils_its_replies_leaves_labels_open_and_makes_none_up(tmp_path, monkeypatch):
     cases = planted(8)
     spoiled = ServerBehaviour(faults={ServerFault.WRONG_SHAPE: 0.3, ServerFault.REFUSAL: 0.2}, max_faults_per_key=99)
@@ -125,7 +123,6 @@ def test_nobody_judges_himself_by_default(tmp_path):
     assert "no judge is named" in log.error.message
 
 
-@pytest.mark.slow
 def test_a_judge_that_is_down_is_an_error_and_no_label(tmp_path, monkeypatch):
     cases = planted(1)
     down = ServerBehaviour(faults={ServerFault.UNAVAILABLE: 1.0}, max_faults_per_key=99)
@@ -150,7 +147,6 @@ def test_a_refusal_is_no_response_and_nobody_is_asked_about_it(tmp_path, monkeyp
     assert {one.unscored_samples for one in log.results.scores if one.name in SCORE_KEYS} == {1}
 
 
-@pytest.mark.slow
 def test_inspect_finds_the_scorer_by_its_name(tmp_path, monkeypatch):
     """``inspect score --scorer eclose/lgg`` on a log of another task, in a process of its own."""
     cases = planted(2)

@@ -22,7 +22,6 @@ def rig(*arguments):
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ledger", DATABASES)
 def test_killed_again_and_again_a_pipeline_loses_nothing_and_pays_nothing_twice(ledger):
     if ledger == "postgresql":
@@ -32,7 +31,6 @@ def test_killed_again_and_again_a_pipeline_loses_nothing_and_pays_nothing_twice(
     assert json.loads(output.splitlines()[-1])["value"] >= KILLS
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mutant", ["no-intent", "hasty", "by-position"])
 def test_the_rig_notices_when_the_layer_is_spoiled(mutant):
     code, output = rig("--mutant", mutant)
