@@ -63,6 +63,7 @@ def copy_run(demo, folder):
     return folder
 
 
+@pytest.mark.slow
 def test_evaluate_writes_what_judge_and_diagnose_write(run, demo, tmp_path, server):
     other = copy_run(demo, tmp_path / "other" / "run")
     results = eclose.evaluate(run, judge=server, calls=FREE)
@@ -77,6 +78,7 @@ def test_evaluate_writes_what_judge_and_diagnose_write(run, demo, tmp_path, serv
     assert manifests[0]["settings"] == manifests[1]["settings"]
 
 
+@pytest.mark.slow
 def test_diagnose_and_gate_say_what_the_commands_say(demo, tmp_path):
     results = eclose.diagnose(demo)
     results.report(tmp_path / "python")
@@ -90,12 +92,14 @@ def test_diagnose_and_gate_say_what_the_commands_say(demo, tmp_path):
     assert not result.passed
 
 
+@pytest.mark.slow
 def test_compare_says_what_diagnose_says_against_a_base(demo, tmp_path):
     comparison = eclose.compare(demo, demo)
     difference = comparison.comparison.overall.differences
     assert {estimate.estimate.value for estimate in difference.values()} <= {0.0, None}
 
 
+@pytest.mark.slow
 def test_generate_writes_what_the_command_writes(demo, tmp_path, server):
     questions = demo / "instances.jsonl"
     result = eclose.generate(
@@ -107,6 +111,7 @@ def test_generate_writes_what_the_command_writes(demo, tmp_path, server):
     assert result.manifest.counts.accepted == 4
 
 
+@pytest.mark.slow
 def test_construct_writes_what_the_command_writes(tmp_path, server):
     sources = tmp_path / "sources.jsonl"
     write_records(sources, [item.instance for item in islice(make_world_items("short-easy", 11), 4)])
@@ -132,6 +137,7 @@ def rows_of(demo, count=5):
     ]
 
 
+@pytest.mark.slow
 def test_rows_in_every_common_form_give_the_same_results(demo, tmp_path, server):
     import pyarrow as pa
 
@@ -156,6 +162,7 @@ def has(name):
     return importlib.util.find_spec(name) is not None
 
 
+@pytest.mark.slow
 def test_rows_without_a_folder_leave_nothing_behind(demo, tmp_path, server, monkeypatch):
     monkeypatch.chdir(tmp_path)
     results = eclose.evaluate(rows_of(demo), judge=server, calls=FREE)
@@ -172,12 +179,14 @@ def test_what_is_no_table_is_refused_by_name(data, problem, tmp_path):
         eclose.evaluate(data, judge="http://127.0.0.1:9/v1", out=tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_folder_belongs_to_one_table(demo, tmp_path, server):
     eclose.evaluate(rows_of(demo), judge=server, calls=FREE, out=tmp_path / "run")
     with pytest.raises(eclose.UserError, match="holds other rows"):
         eclose.evaluate(rows_of(demo, 4), judge=server, calls=FREE, out=tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_verbs_work_inside_a_running_loop_and_as_coroutines(demo, server):
     case = eclose.diagnose(demo).cases[0]
 
@@ -190,6 +199,7 @@ def test_verbs_work_inside_a_running_loop_and_as_coroutines(demo, server):
     assert inside == awaited == eclose.judge(case.instance, case.response, judge=server, calls=FREE)
 
 
+@pytest.mark.slow
 def test_a_completion_can_be_judged_as_text(demo, server):
     case = eclose.diagnose(demo).cases[0]
     judgment = eclose.judge(
@@ -198,6 +208,7 @@ def test_a_completion_can_be_judged_as_text(demo, server):
     assert judgment.verdict.correct is False
 
 
+@pytest.mark.slow
 def test_a_response_to_another_question_is_refused(demo, server):
     first = eclose.diagnose(demo).cases[0]
     other = next(case for case in eclose.diagnose(demo).cases if case.instance.id != first.instance.id)
@@ -205,6 +216,7 @@ def test_a_response_to_another_question_is_refused(demo, server):
         eclose.judge(first.instance, other.response, judge=server, calls=FREE)
 
 
+@pytest.mark.slow
 def test_an_infinite_number_in_a_row_is_refused_by_name(demo, server):
     rows = rows_of(demo, 2)
     rows[1]["score"] = float("inf")
@@ -212,6 +224,7 @@ def test_an_infinite_number_in_a_row_is_refused_by_name(demo, server):
         eclose.evaluate(rows, judge=server, calls=FREE)
 
 
+@pytest.mark.slow
 def test_results_as_tables_and_in_a_notebook(demo):
     results = eclose.diagnose(demo)
     rows = results.to_dicts()
@@ -259,6 +272,7 @@ def test_every_exported_function_says_what_it_takes_returns_and_raises(name):
 MODULES = sorted({eclose._HOME_OF[name] for name in eclose.__all__})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_of_the_interface_run(name, demo, server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

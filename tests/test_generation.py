@@ -55,6 +55,7 @@ def test_every_question_is_answered_once_and_a_second_run_asks_nothing(instances
     assert first.manifest.settings["decoding"]["max_tokens"] == 1024
 
 
+@pytest.mark.slow
 def test_the_order_of_the_file_changes_nothing(tmp_path):
     made = questions(tmp_path / "a.jsonl", 20)
     random.Random(1).shuffle(made)
@@ -67,6 +68,7 @@ def test_the_order_of_the_file_changes_nothing(tmp_path):
     assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 def test_questions_are_asked_in_the_order_of_their_ids(tmp_path):
     made = questions(tmp_path / "a.jsonl", 20)
     random.Random(2).shuffle(made)
@@ -267,6 +269,7 @@ def test_somebody_elses_file_is_not_overwritten(instances, tmp_path):
     assert len(responses(tmp_path / "run")) == 12
 
 
+@pytest.mark.slow
 def test_other_settings_are_another_run_and_share_no_answer(instances, tmp_path):
     with server() as model:
         generate(instances, model, tmp_path / "run")
@@ -399,6 +402,7 @@ def adapter(tmp_path, weights):
 FEW = GenerateSettings(demonstrations=0, max_new_tokens=4)
 
 
+@pytest.mark.slow
 def test_a_model_in_this_process_answers_in_batches(instances, tmp_path, weights, monkeypatch):
     from eclose.models.local.transformers_model import TransformersModel
 
@@ -425,6 +429,7 @@ def test_a_model_in_this_process_answers_in_batches(instances, tmp_path, weights
     assert (again.again, sum(sizes)) == (True, 12)
 
 
+@pytest.mark.slow
 def test_an_adapter_changes_what_is_said_and_is_known_by_its_content(instances, tmp_path, weights, adapter):
     recipe = json.loads((adapter.parent / "recipe.json").read_text())
     plain, tuned = find_model_ref(str(weights)), find_model_ref(str(weights), adapter=adapter, recipe=recipe)
@@ -443,6 +448,7 @@ def test_an_adapter_changes_what_is_said_and_is_known_by_its_content(instances, 
     assert other.name != tuned.name
 
 
+@pytest.mark.slow
 def test_an_adapter_is_asked_as_it_was_trained(tmp_path, weights, adapter):
     questions(tmp_path / "instances.jsonl", 2)
     words = [
@@ -463,6 +469,7 @@ def test_an_adapter_is_asked_as_it_was_trained(tmp_path, weights, adapter):
     assert (settings["demonstrations"], settings["order"]) == (0, "question_first")
 
 
+@pytest.mark.slow
 def test_an_adapter_that_changes_nothing_is_refused(instances, tmp_path, weights):
     from tests.models import tiny
 
@@ -472,6 +479,7 @@ def test_an_adapter_that_changes_nothing_is_refused(instances, tmp_path, weights
     assert not (tmp_path / "run" / "responses.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_a_question_that_does_not_fit_fails_alone(tmp_path, weights):
     from eclose.core.instance import Passage
 
@@ -484,6 +492,7 @@ def test_a_question_that_does_not_fit_fails_alone(tmp_path, weights):
     assert "leave no room" in done.stage.quarantine_path.read_text()
 
 
+@pytest.mark.slow
 def test_how_models_are_named(tmp_path, weights):
     found = find_model_ref(f"vllm:{weights}")
     assert isinstance(found, LocalModelRef)
@@ -525,6 +534,7 @@ def old_recipe(weights):
     return {"model": str(weights), "demonstrations": 0, "order": "evidence_first", "work": "sha256:0"}
 
 
+@pytest.mark.slow
 def test_an_adapter_trained_with_default_settings_still_names_method_and_seed(tmp_path, weights):
     from tests.models import tiny
 
@@ -535,6 +545,7 @@ def test_an_adapter_trained_with_default_settings_still_names_method_and_seed(tm
     assert named.source == ResponseSource("tiny", "sft", 0)
 
 
+@pytest.mark.slow
 def test_an_adapter_without_a_recipe_has_no_seed(tmp_path, weights):
     from tests.models import tiny
 
@@ -564,6 +575,7 @@ def test_a_served_adapter_is_known_by_its_backbone_method_and_seed(base_model, r
     assert found.name == "10.0.0.5:8000/tuned"  # calls are still kept by server
 
 
+@pytest.mark.slow
 def test_a_served_adapter_has_the_source_of_the_same_adapter_loaded_here(tmp_path, weights, adapter):
     recipe = old_recipe(weights)
     served = find_model_ref("tuned", base_url="http://10.0.0.5:8000/v1", base_model="tiny", recipe=recipe, environ={})
@@ -609,6 +621,7 @@ def served(model, instances, out, *words):
     return CliRunner().invoke(app, [*map(str, command)], catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_the_command_takes_a_served_adapters_source_from_its_recipe(instances, tmp_path, tuned_server):
     recipe = tmp_path / "run" / "recipe.json"
     recipe.parent.mkdir()
@@ -626,6 +639,7 @@ def test_the_command_takes_a_served_adapters_source_from_its_recipe(instances, t
         served(tuned_server, instances, tmp_path / "no", "--adapter-recipe", tmp_path / "nowhere" / "at" / "all")
 
 
+@pytest.mark.slow
 def test_the_command_takes_a_served_adapters_source_from_flags(instances, tmp_path, tuned_server):
     flags = ("--backbone", "Qwen/Qwen3-8B", "--method", "sft", "--training-seed", 0)
     done = served(tuned_server, instances, tmp_path / "a", *flags)
@@ -643,6 +657,7 @@ def test_a_model_as_it_is_has_no_training_seed(instances, tmp_path, tuned_server
         CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_prompt_and_reply_have_a_longest_length_here(tmp_path, weights):
     """The paper's 8,192 tokens unless told otherwise; what does not fit is set aside, not cut."""
     questions(tmp_path / "a.jsonl", 3)

@@ -96,6 +96,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
 def test_judgments_of_other_responses_are_refused_by_name(stale, demo, arguments):
     output = command(*(part.format(run=stale, other=demo) for part in arguments), code=2)
@@ -132,6 +133,7 @@ def test_questions_from_elsewhere_are_told_by_their_name(judged):
         read_judged_cases(judged)
 
 
+@pytest.mark.slow
 def test_another_judge_must_have_judged_the_same_responses(demo, judged):
     replace_answers(judged)
     manifest = json.loads((judged / "judgments.jsonl.manifest.json").read_text())
@@ -162,6 +164,7 @@ FIRST_FIGURE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_what_is_stale_is_said_first_in_every_output_of_a_report(judged):
     command("report", judged, "--format", "figures")
@@ -180,6 +183,7 @@ def test_what_is_stale_is_said_first_in_every_output_of_a_report(judged):
     assert suites.get("name").endswith("(stale judgments)")
 
 
+@pytest.mark.slow
 def test_a_report_of_fresh_judgments_says_nothing_of_it(judged):
     output = command("diagnose", judged)
     assert "STALE" not in output
@@ -190,12 +194,14 @@ def test_a_report_of_fresh_judgments_says_nothing_of_it(judged):
     assert (plain["stale"], plain["provenance"], plain["rejected"]) == ([], "checked", {})
 
 
+@pytest.mark.slow
 def test_a_stale_base_is_told_with_its_name(demo, stale, tmp_path):
     output = command("diagnose", demo, "--against", stale, "--out", tmp_path / "out", "--allow-stale")
     assert "STALE: responses.jsonl" in output
     assert json.loads((tmp_path / "out" / "diagnosis.json").read_text())["stale"][0].startswith(str(stale))
 
 
+@pytest.mark.slow
 def test_gates_and_tests_say_so_when_they_pass_and_when_they_fail(stale):
     assert "passed, by stale judgments" in command("gate", stale, "--min-trr", "0", "--allow-stale")
     assert "failed, by stale judgments" in command("gate", stale, "--min-trr", "1", "--allow-stale", code=100)
@@ -208,6 +214,7 @@ def test_gates_and_tests_say_so_when_they_pass_and_when_they_fail(stale):
     testing.gate_lines.clear()
 
 
+@pytest.mark.slow
 def test_a_validation_by_stale_judgments_is_told_by_later_reports(judged, demo):
     replace_answers(judged)
     output = command("judge", "validate", judged, "--verdicts", judged / PEOPLE_FILE, "--allow-stale")
@@ -218,6 +225,7 @@ def test_a_validation_by_stale_judgments_is_told_by_later_reports(judged, demo):
     assert "validation.json" in (judged / "report" / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_verdicts_are_held_against_their_manifest(judged):
     verdicts = judged / PEOPLE_FILE
     assert "STALE" not in command("metrics", verdicts)
@@ -238,6 +246,7 @@ def test_verdicts_of_another_response_with_the_same_id_are_refused(judged, tmp_p
     assert "the verdict is on question 'elsewhere'" in output
 
 
+@pytest.mark.slow
 def test_a_run_without_a_manifest_is_read_unchecked_and_says_so(tmp_path):
     run = put(tmp_path / "run", case(), case(number=1))
     read = read_judged_cases(run)

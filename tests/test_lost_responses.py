@@ -108,6 +108,7 @@ def test_the_report_lists_them(run, tmp_path):
     assert "trace 0000000000000000000000000000005a" in (tmp_path / "report" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_they_stay_with_responses_that_are_converted_first(tmp_path):
     """The guide converts traces, adds reference answers and judges: the count of lost traces was gone."""
     traces, out = write_traces(tmp_path / "traces.json"), tmp_path / "converted"
@@ -121,6 +122,7 @@ def test_they_stay_with_responses_that_are_converted_first(tmp_path):
     assert read_conversion_losses(tmp_path / "run") == LOSSES
 
 
+@pytest.mark.slow
 def test_a_conversion_of_another_file_says_nothing_about_these_responses(tmp_path):
     traces, out = write_traces(tmp_path / "traces.json"), tmp_path / "converted"
     arguments = ["data", "convert", str(traces), "--out", f"{out}/questions.jsonl"]

@@ -84,6 +84,7 @@ def seconds(command, repeats=5):
     return min(times)
 
 
+@pytest.mark.slow
 @pytest.mark.timing
 def test_start_up_as_a_multiple_of_a_bare_interpreter():
     """0.3 s and 0.6 s on a machine whose bare interpreter takes 0.03 s; ratios hold on slower ones too."""
@@ -107,6 +108,7 @@ def tracked_texts():
             continue
 
 
+@pytest.mark.slow
 def test_the_former_name_is_left_only_in_the_name_of_the_method():
     """``EClosureTrainer`` and ``EClosureConfig`` carry the method's name; the changelog tells of the change."""
     former = re.compile("eclosure", re.IGNORECASE)

@@ -47,6 +47,7 @@ def run(pytester, *arguments):
     return pytester.runpytest_subprocess(*LOADED, "-p", "no:cacheprovider", *arguments)
 
 
+@pytest.mark.slow
 def test_rates_are_told_after_the_tests(project):
     pytester, folder = project
     result = run(pytester)
@@ -60,6 +61,7 @@ def test_rates_are_told_after_the_tests(project):
     result.stdout.fnmatch_lines(["*= reliability =*"])
 
 
+@pytest.mark.slow
 def test_a_failure_shows_the_line_of_the_test_and_the_reasons(project):
     pytester, folder = project
     result = run(pytester)
@@ -82,6 +84,7 @@ def test_rates_come_back_from_workers_and_into_junit(project):
     assert report.count('<property name="eclose" value="') == 3
 
 
+@pytest.mark.slow
 def test_without_a_check_nothing_is_told_and_nothing_is_imported(pytester):
     pytester.makepyfile("""
         import sys
@@ -95,6 +98,7 @@ def test_without_a_check_nothing_is_told_and_nothing_is_imported(pytester):
     assert "reliability" not in result.stdout.str()
 
 
+@pytest.mark.slow
 def test_importing_the_plugin_is_light():
     code = (
         "import sys, pytest; before = set(sys.modules); import eclose.pytest_plugin; "

@@ -119,6 +119,7 @@ def test_responses_without_a_judgment_are_not_overlooked(tmp_path):
         assert_reliable(run, min_trr=0.9)
 
 
+@pytest.mark.slow
 def test_too_few_responses_fail_unless_they_may_pass():
     made = cases(19, closed=1)
     with pytest.raises(AssertionError) as failed:
@@ -132,6 +133,7 @@ def test_too_few_responses_fail_unless_they_may_pass():
         assert_reliable(cases(50, closed=50), min_trr=0.9, undecided="pass")
 
 
+@pytest.mark.slow
 def test_a_run_is_held_against_a_base_run(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "base").mkdir()

@@ -39,6 +39,7 @@ def look(project, name, **other):
     return seen
 
 
+@pytest.mark.slow
 def test_an_audit_from_the_sample_to_the_report(tmp_path, audit):
     told = run(
         "annotate", "init", tmp_path / "study", "--audit", audit, "--annotators", "ann,bob", "--adjudicators", "eve"

@@ -40,6 +40,7 @@ def labelled(project):
         return read_annotations(connection).responses
 
 
+@pytest.mark.slow
 def test_those_who_agree_need_nobody(project):
     for name in ("ann", "bob", "cyd", "dan"):
         work_off(project, who(project, name))
@@ -49,6 +50,7 @@ def test_those_who_agree_need_nobody(project):
         assert queues.read_task_progress(connection, who(project, "eve")).total == 0
 
 
+@pytest.mark.slow
 def test_any_difference_goes_to_adjudication_when_all_have_finished(project):
     for name in ("ann", "bob", "cyd"):
         work_off(project, who(project, name))
@@ -61,6 +63,7 @@ def test_any_difference_goes_to_adjudication_when_all_have_finished(project):
     assert [one.final is None for one in labelled(project)].count(True) == len(found)
 
 
+@pytest.mark.slow
 def test_adjudicator_walks_the_same_passes_and_settles(project):
     for name in ("ann", "bob", "cyd"):
         work_off(project, who(project, name))
@@ -87,6 +90,7 @@ def test_adjudicator_walks_the_same_passes_and_settles(project):
     assert row == ("response", 8, 8, 0, waiting, 8)
 
 
+@pytest.mark.slow
 def test_questions_not_met_before_come_first_and_a_second_meeting_is_noted(project):
     for name in ("ann", "bob", "cyd", "dan"):
         work_off(project, who(project, name), correct="yes" if name in ("ann", "bob") else "no")
@@ -114,6 +118,7 @@ def test_screening_reason_alone_goes_to_adjudication(project):
     assert next_sheet(project, who(project, "eve")) is None
 
 
+@pytest.mark.slow
 def test_labels_of_others_are_shown_where_the_project_says_so(tmp_path):
     project = make_project(tmp_path / "study", labels_to_adjudicator=True)
     for name in ("ann", "bob", "cyd"):
@@ -188,6 +193,7 @@ def test_tasks_open_when_their_question_is_settled_as_eligible(gated):
     assert progress(gated, "ann") == ((2, 2), 0)
 
 
+@pytest.mark.slow
 def test_ineligible_questions_leave_labels_rates_and_queues(gated, tmp_path):
     ineligible = {instance.question for instance in material()[0][:1]}
     for name in ("sue", "sam"):

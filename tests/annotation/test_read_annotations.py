@@ -29,6 +29,7 @@ def gathered(project, **settings):
         return read_annotations(connection, **settings)
 
 
+@pytest.mark.slow
 def test_everything_said_is_there_under_labels_that_name_nobody(project):
     found = gathered(project)
     names = {row.annotator for one in found.responses for row in one.records}
@@ -38,11 +39,13 @@ def test_everything_said_is_there_under_labels_that_name_nobody(project):
     assert {row.judgment.judge for one in found.responses for row in one.records} == names
 
 
+@pytest.mark.slow
 def test_names_are_there_where_they_are_asked_for(project):
     names = {row.annotator for one in gathered(project, names=True).responses for row in one.records}
     assert names == {"ann", "bob", "cyd", "dan", "eve"}
 
 
+@pytest.mark.slow
 def test_what_holds_is_what_the_database_says_holds(project):
     found = gathered(project, names=True)
     with project.reading() as connection:
@@ -72,6 +75,7 @@ def test_short_forms_are_marked_as_such(tmp_path):
     project.close()
 
 
+@pytest.mark.slow
 def test_questions_and_responses_come_back(project):
     with project.reading() as connection:
         found = read_stored_material(connection)

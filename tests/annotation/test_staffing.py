@@ -69,6 +69,7 @@ def disputed_study(folder, **settings):
     return project
 
 
+@pytest.mark.slow
 def test_a_released_case_goes_back_to_the_queue(tmp_path, database):
     project = disputed_study(tmp_path / "study", database=database)
     eve, eli = who(project, "eve"), who(project, "eli")
@@ -96,6 +97,7 @@ def test_a_released_case_goes_back_to_the_queue(tmp_path, database):
     project.close()
 
 
+@pytest.mark.slow
 def test_an_adjudicator_who_gets_a_released_case_again_continues_it(tmp_path):
     project = disputed_study(tmp_path / "study")
     eve = who(project, "eve")
@@ -111,6 +113,7 @@ def test_an_adjudicator_who_gets_a_released_case_again_continues_it(tmp_path):
     project.close()
 
 
+@pytest.mark.slow
 def test_a_leaver_s_tasks_go_to_the_others(tmp_path, database):
     project = make_project(tmp_path / "study", questions=12, annotators=SIX, database=database)
     ann = who(project, "ann")

@@ -120,6 +120,7 @@ def recount(path):
     return found
 
 
+@pytest.mark.slow
 def test_all_figures_of_a_report_agree_with_each_other(tmp_path):
     project = make_project(tmp_path / "study", questions=4, annotators=("ann", "bob"), share_questions=True)
     work_off(project, who(project, "bob"))

@@ -30,6 +30,7 @@ def test_a_smaller_sample_begins_the_larger(names, seed, data):
     assert sample_instances(instances, small, seed=seed) == sample_instances(instances, large, seed=seed)[:small]
 
 
+@pytest.mark.slow
 @given(ids, st.randoms(use_true_random=False), st.data())
 def test_neither_the_order_of_the_file_nor_repeats_matter(names, shuffler, data):
     n = data.draw(st.integers(1, len(names)))

@@ -268,6 +268,7 @@ def test_processes_that_share_a_ledger_share_the_cap():
     assert paid // 60 + refused == 90
 
 
+@pytest.mark.slow
 def test_against_the_bill_of_the_world(tmp_path):
     """What the world charges is never more than the cap, nor than was counted as spent or as possibly billed."""
 

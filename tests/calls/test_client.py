@@ -59,6 +59,7 @@ async def go(base_url, path, records, workers=32, **settings):
             return runner.progress.finished, told, connection
 
 
+@pytest.mark.slow
 def test_a_storm_of_429_fails_no_record_and_nobody_comes_back_too_early(tmp_path):
     storm = ServerBehaviour(faults={ServerFault.RATE_LIMIT: 0.4}, retry_after=0.1, max_faults_per_key=5)
 
@@ -74,6 +75,7 @@ def test_a_storm_of_429_fails_no_record_and_nobody_comes_back_too_early(tmp_path
     assert sum(connection.model.failures.values()) == bill["faulted"]["rate_limit"]
 
 
+@pytest.mark.slow
 def test_an_outage_stops_the_run_and_the_same_command_goes_on(tmp_path):
     port = []
 
@@ -104,6 +106,7 @@ def test_an_outage_stops_the_run_and_the_same_command_goes_on(tmp_path):
     assert 0 < paid < 800  # the rest was answered before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [ServerFault.GZIP_PAGE, ServerFault.ENCODED, ServerFault.OVERSIZED])
 def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
     """One request in ten meets it for ever: quarantined as transient, not in the ledger, and sent again by a retry."""
@@ -157,6 +160,7 @@ def test_ten_seconds_of_502_at_full_concurrency_are_survived(tmp_path):
     assert met[CallFailureKind.TRANSIENT] > 200
 
 
+@pytest.mark.slow
 def test_slow_bytes_take_a_place_until_the_deadline_and_harm_nobody(tmp_path):
     slow = ServerBehaviour(faults={ServerFault.SLOW: 0.04}, slow_seconds=60, max_faults_per_key=99)
 
@@ -179,7 +183,9 @@ def test_slow_bytes_take_a_place_until_the_deadline_and_harm_nobody(tmp_path):
     assert asyncio.run(orphans()) == met.total() == paid - 200 > 0
 
 
-def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 15), marks=pytest.mark.study)], ids=len)
+def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path, seeds):
     """Random models, prices and stops: what was paid never exceeds the cap."""
 
     class Model:
@@ -212,12 +218,13 @@ def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path):
         return model.paid
 
     PRICE = ModelPrice.of(1, 2)  # noqa: N806
-    for seed in range(15):
+    for seed in seeds:
         rng = Random(seed)
         cap = rng.randrange(100, 6000)
         asyncio.run(spend(tmp_path / f"{seed}.db", rng, cap))
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_run_cleanly_and_a_larger_one_goes_on(tmp_path, monkeypatch):
     # A run waits two minutes for space before it stops.
     monkeypatch.setattr("eclose.store.ledger.ledger.MAX_OUTAGE_SECONDS", 3.0)

@@ -73,6 +73,7 @@ def test_what_is_read_is_counted_as_the_world_counts_it_to_the_word():
         assert estimate_request_usage(request, WORLD_MODEL_HABITS).prompt_tokens == billed(request).prompt_tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("joint", [False, True])
 def test_what_is_written_is_expected_within_a_tenth_or_so_over_many(joint):
     every = asked("hotpot", 9, 20, joint=joint)

@@ -428,6 +428,7 @@ def test_settings_that_cannot_work(settings):
 # --- storms ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_storm_of_ninety_seconds_without_a_clock():
     """30 % turned away for 60 s, everybody for 30 s; then 80 % of the throughput is back within 30 s."""
     latency, ceiling, weather = 1.0, 64, Random(5)

@@ -83,6 +83,7 @@ def ask(folder, seen, names, calls, **flags):
     return done, told
 
 
+@pytest.mark.slow
 def test_each_model_is_asked_and_a_replay_asks_nobody(tmp_path):
     seen, again = [], []
     calls = CallSettings(unpriced=True)
@@ -109,6 +110,7 @@ def test_a_model_that_is_named_twice_is_reached_once(tmp_path):
     assert len(told) == 1
 
 
+@pytest.mark.slow
 def test_all_share_one_budget(tmp_path):
     prices = tmp_path / "prices.json"
     with ModelServerThread(registry(), ServerBehaviour(latency=0.1)) as server:
@@ -144,6 +146,7 @@ def test_what_is_written_beforehand_is_there_before_a_call_and_made_up_for_where
     assert copy.exists()
 
 
+@pytest.mark.slow
 def test_two_servers_are_two_models(tmp_path, monkeypatch):
     monkeypatch.delenv("ECLOSE_SERVER_NAME")
     seen = []
@@ -154,6 +157,7 @@ def test_two_servers_are_two_models(tmp_path, monkeypatch):
     assert len({name for name, _ in seen}) == len({model.name for model in named}) == 2
 
 
+@pytest.mark.slow
 def test_a_run_is_not_taken_up_by_another_server_unless_it_goes_by_the_same_name(tmp_path, monkeypatch):
     monkeypatch.delenv("ECLOSE_SERVER_NAME")
     calls = CallSettings(unpriced=True, concurrency=1)

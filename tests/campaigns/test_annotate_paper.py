@@ -134,6 +134,7 @@ def test_a_page_is_read_for_its_question_its_trace_and_its_form():
     assert truths.entries(SimulatedAnnotator("anna"), "C", page, 1) == SimulatedAnnotator("anna").whole(TRUTH, "C")
 
 
+@pytest.mark.slow
 def test_failures_are_about_as_common_as_in_the_paper_and_rates_follow_from_them():
     world = make_world(40, MIX)
     assert len(world.responses) == len(world.truths) == 120

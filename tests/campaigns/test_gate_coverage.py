@@ -54,9 +54,11 @@ def test_every_design_covers_the_rate_when_responses_share_their_fate(monkeypatc
     assert narrower == 0
 
 
+@pytest.mark.slow
 def test_no_step_to_a_further_failure_raises_an_end():
     assert gate_coverage.monotone(40, np.random.default_rng(3)) == 0
 
 
+@pytest.mark.slow
 def test_a_single_question_has_a_wide_interval():
     assert gate_coverage.narrowest() > 0.9

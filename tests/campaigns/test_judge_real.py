@@ -191,6 +191,7 @@ def judgment(case, label):
     return Judgment(case.response.id, "j", (StepJudgment(True, label),), label, label, label, label)
 
 
+@pytest.mark.slow
 def test_an_exact_judge_is_called_better_and_its_verdicts_dealt_out_are_not(tmp_path, capsys):
     figure = report([judged_set(tmp_path, HUMAN, lambda case, _: judgment(case, case.verdict.correct))])
     output = capsys.readouterr().out
@@ -202,6 +203,7 @@ def test_an_exact_judge_is_called_better_and_its_verdicts_dealt_out_are_not(tmp_
     assert 0 < called <= 0.05 * tried
 
 
+@pytest.mark.slow
 def test_a_judge_that_knows_nothing_is_said_to_be_at_chance(tmp_path, capsys):
     figure = report([judged_set(tmp_path, HUMAN, lambda case, number: judgment(case, number % 4 < 2))])
     output = capsys.readouterr().out
@@ -211,6 +213,7 @@ def test_a_judge_that_knows_nothing_is_said_to_be_at_chance(tmp_path, capsys):
     assert figure["holds"] is True
 
 
+@pytest.mark.slow
 def test_what_was_not_judged_is_told_with_its_reason_and_without_one_nothing_holds(tmp_path, capsys):
     unjudged = dict.fromkeys(Criterion, "length")
     silent = judged_set(tmp_path, ROSCOE, lambda case, _: Judgment(case.response.id, "j", (), unjudged=unjudged))

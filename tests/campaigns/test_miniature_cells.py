@@ -32,6 +32,7 @@ def write_archive(path: Path, cells: int = 30) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_several_sittings_take_the_cells_of_one_archive_at_the_same_time(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "cells.tar.gz")
     with ThreadPoolExecutor(8) as pool:

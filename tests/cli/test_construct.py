@@ -41,6 +41,7 @@ def ran(*words, code=0):
     return result.stdout
 
 
+@pytest.mark.slow
 def test_one_command_and_what_it_says(sources, tmp_path):
     with ModelServerThread(build_world_handlers()) as server:
         said = ran(sources, server.base_url, tmp_path / "run")
@@ -61,14 +62,15 @@ def test_one_command_and_what_it_says(sources, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_again_and_again_it_comes_to_the_same_bytes(sources, tmp_path):
+@pytest.mark.parametrize("moments", [(3.0,), pytest.param((2.5, 3.0, 3.5), marks=pytest.mark.study)], ids=len)
+def test_killed_again_and_again_it_comes_to_the_same_bytes(sources, tmp_path, moments):
     with ModelServerThread(build_world_handlers()) as server:
         ran(sources, server.base_url, tmp_path / "unbroken")
     faults = ServerBehaviour(latency=0.02, faults={"rate_limit": 0.05, "server_error": 0.02})
     with ModelServerThread(build_world_handlers(), faults) as server:
         words = command(sources, server.base_url, tmp_path / "run")
         killed = 0
-        for seconds in (2.5, 3.0, 3.5):
+        for seconds in moments:
             process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(seconds)
             process.send_signal(signal.SIGKILL)

@@ -159,6 +159,7 @@ def test_convert_into_a_folder_is_a_sentence(tmp_path, monkeypatch, out):
         run("convert", lines(tmp_path / "in.jsonl", ROW), "--out", out)
 
 
+@pytest.mark.slow
 def test_what_a_file_says_cannot_drive_the_terminal(tmp_path):
     """Ids and titles are shown by their escapes, in tables, counts and messages."""
     evil = "\x1b]0;owned\x07\u202e"
@@ -262,6 +263,7 @@ def test_validate_as_json(tmp_path, qa):
     assert "breaks off after record 5" in found["stopped"]
 
 
+@pytest.mark.slow
 def test_the_real_command_answers_in_sentences(qa, tmp_path):
     fine = eclose("validate", qa / "tiny_hotpotqa.json")
     assert (fine.returncode, fine.stderr) == (0, "")
@@ -270,6 +272,7 @@ def test_the_real_command_answers_in_sentences(qa, tmp_path):
     assert missing.stderr == f"eclose: {tmp_path / 'none.jsonl'}: there is no such file. Check the path.\n"
 
 
+@pytest.mark.slow
 def test_what_the_system_refuses_is_a_sentence_too(tmp_path):
     long = tmp_path / ("x" * 300)
     refused = eclose("convert", long, "--out", tmp_path / "a.jsonl")

@@ -65,6 +65,7 @@ def told(folder):
     return json.loads((folder / "diagnosis.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_run_finds_its_own_validation(judged, tmp_path):
     command("report", judged / "one", "--resamples", 100, "-f", "json", "-o", tmp_path)
     found = told(tmp_path)
@@ -73,6 +74,7 @@ def test_a_run_finds_its_own_validation(judged, tmp_path):
     assert set(found["corrected"]) == {"Acc", "LSR", "A", "C", "K", "GSR", "TRR", "LGG"}
 
 
+@pytest.mark.slow
 def test_several_runs_are_not_validated_by_one_of_them_unless_somebody_says_so(judged, tmp_path):
     both = judged / "one", judged / "two"
     command("report", *both, "--resamples", 100, "-f", "json", "-o", tmp_path)
@@ -82,6 +84,7 @@ def test_several_runs_are_not_validated_by_one_of_them_unless_somebody_says_so(j
     assert "the correction assumes that it errs as often here" in told(tmp_path)["validation"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("one", "free"), ("free", "one")])
 def test_a_validation_holds_for_runs_judged_alike_only(judged, tmp_path, names):
     given = "--validation", judged / "one" / "validation.json"
@@ -91,6 +94,7 @@ def test_a_validation_holds_for_runs_judged_alike_only(judged, tmp_path, names):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_fewer_than_thirty_labels_give_no_green_box_and_no_corrected_rate(judged, tmp_path):
     run = judged / "one"
     rows = list(jsonl.read_records(run / "people.jsonl", SettledVerdict))[:6]

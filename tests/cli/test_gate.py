@@ -33,6 +33,7 @@ def make_run(folder, made):
     return written(folder, made)
 
 
+@pytest.mark.slow
 def test_three_verdicts_have_three_exit_codes(tmp_path):
     run = make_run(tmp_path / "run", cases(95, closed=5))
     code, output = gate(run, "--min-trr", 0.85)
@@ -48,6 +49,7 @@ def test_three_verdicts_have_three_exit_codes(tmp_path):
     assert "would decide it" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("undecided", "code"), [("pass", 0), ("fail", 100)])
 def test_what_cannot_be_told_can_be_made_to_pass_or_fail(tmp_path, undecided, code):
     run = make_run(tmp_path / "run", cases(95, closed=5))
@@ -57,6 +59,7 @@ def test_what_cannot_be_told_can_be_made_to_pass_or_fail(tmp_path, undecided, co
     assert gate(run, "--min-trr", 0.99, "--undecided", "pass")[0] == 100
 
 
+@pytest.mark.slow
 def test_responses_without_a_judgment_do_not_pass(tmp_path):
     """950 of 1,000 responses were never judged: exit 0 and passed."""
     made = cases(50)
@@ -68,6 +71,7 @@ def test_responses_without_a_judgment_do_not_pass(tmp_path):
     assert "whatever the 950 responses without a label are" in output
 
 
+@pytest.mark.slow
 def test_gate_report_and_pytest_print_one_figure(tmp_path):
     """The gate said 55.2 where report and pytest said 55.5: the interval is one, and its widening is named."""
     made = cases(60, closed=40)
@@ -91,6 +95,7 @@ def validated_run(folder, labels):
     return folder
 
 
+@pytest.mark.slow
 def test_limits_are_held_against_corrected_rates_where_there_are_enough_labels(tmp_path):
     run = validated_run(tmp_path / "run", 40)
     code, output = gate(run, "--min-trr", 0.5)
@@ -106,6 +111,7 @@ def test_limits_are_held_against_corrected_rates_where_there_are_enough_labels(t
     assert f"TRR {corrected} corrected" in testing.gate_lines[-1]
 
 
+@pytest.mark.slow
 def test_a_drop_against_a_base_run_is_held_against_its_limit(tmp_path):
     run, base = make_run(tmp_path / "run", cases(380, closed=20)), make_run(tmp_path / "base", cases(390, closed=10))
     code, output = gate(run, "--against", base, "--max-trr-drop", 0.08, "--max-lgg-rise", 0.02)

@@ -61,6 +61,7 @@ def wait_until(condition, seconds=60.0):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_whole_run_and_the_same_again(instances, tmp_path):
     out = tmp_path / "run"
     with server() as model:
@@ -78,8 +79,9 @@ def test_a_whole_run_and_the_same_again(instances, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_it_goes_on_and_lists_whatever_may_be_paid_again(instances, tmp_path):
-    whole, kills, concurrency = unbroken(instances, tmp_path), 3, 4
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.study)])
+def test_killed_in_the_middle_it_goes_on_and_lists_whatever_may_be_paid_again(instances, tmp_path, kills):
+    whole, concurrency = unbroken(instances, tmp_path), 4
     with server(behaviour=ServerBehaviour(latency=0.05)) as model:
         words = [instances, *flags(model, tmp_path / "run", "--concurrency", concurrency)]
         for kill in range(1, kills + 1):
@@ -233,6 +235,7 @@ def test_a_replay_needs_no_server_and_writes_the_same_bytes(instances, tmp_path)
     assert "replay sends nothing" in missing.stderr
 
 
+@pytest.mark.slow
 def test_a_dry_run_sends_and_writes_nothing(instances, tmp_path):
     (tmp_path / "prices.json").write_text(json.dumps({"127.0.0.1/world": {"input": 10, "output": 100}}))
     with server() as model:
@@ -288,6 +291,7 @@ def test_costs_are_told_in_the_currency_of_the_price_file(instances, tmp_path):
     assert json.loads((tmp_path / "run" / "responses.jsonl.manifest.json").read_text())["calls"]["currency"] == "EUR"
 
 
+@pytest.mark.slow
 def test_a_price_nobody_knows_is_refused(instances, tmp_path):
     with server() as model:
         words = ["--base-url", model.base_url, "--model", "world", "--out", tmp_path / "run"]

@@ -36,6 +36,7 @@ def commands(page):
             yield shlex.split(command), shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["docs/get-started.md", "docs/guides/data.md"])
 def test_a_console_shows_what_is_printed(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -52,6 +53,7 @@ def test_a_console_shows_what_is_printed(page, tmp_path, monkeypatch):
     assert ran
 
 
+@pytest.mark.slow
 def test_the_lines_that_talk_to_the_model_run(tmp_path):
     page = (ROOT / "docs" / "guides" / "world.md").read_text("utf-8")
     (code,) = re.findall(r"^```python\n(from openai.*?)^```$", page, re.MULTILINE | re.DOTALL)

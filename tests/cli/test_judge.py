@@ -64,6 +64,7 @@ def judged(tmp_path_factory):
     return run, verdicts
 
 
+@pytest.mark.slow
 def test_a_judge_is_held_against_people(judged):
     run, verdicts = judged
     output = command("judge", "validate", run, "--verdicts", run / "people.jsonl", "--resamples", 200)
@@ -102,6 +103,7 @@ def test_a_judge_is_held_against_people(judged):
     assert 0 < disagreement < 0.3 * len(verdicts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [ServerFault.GZIP_PAGE, ServerFault.ENCODED, ServerFault.OVERSIZED])
 def test_trouble_on_the_way_gives_no_label_and_no_reply(judged, tmp_path, fault):
     """A proxy that compresses or pours: the run stops with 75, and the same command judges everything."""
@@ -123,6 +125,7 @@ def test_trouble_on_the_way_gives_no_label_and_no_reply(judged, tmp_path, fault)
     assert not [judgment for judgment in judgments if "invalid" in judgment.unjudged.values()]
 
 
+@pytest.mark.slow
 def test_a_forecast_needs_no_key(judged, tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("ECLOSE_API_KEY", raising=False)
@@ -138,6 +141,7 @@ def test_a_forecast_needs_no_key(judged, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_a_diagnosis_ends_with_a_report_that_says_how_far_to_trust_it(judged, tmp_path):
     run, verdicts = judged
@@ -157,6 +161,7 @@ def _validated(run):
     return place
 
 
+@pytest.mark.slow
 def test_without_a_validation_the_report_says_so(judged, tmp_path):
     run, _ = judged
     (run / "validation.json").unlink(missing_ok=True)
@@ -164,6 +169,7 @@ def test_without_a_validation_the_report_says_so(judged, tmp_path):
     assert "not been validated" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_gate_lets_pass_or_tells_why_not(judged):
     run, verdicts = judged
     assert "passed" in command("gate", run, "--min-trr", 0.01, "--max-unjudged", 0.0)
@@ -173,6 +179,7 @@ def test_a_gate_lets_pass_or_tells_why_not(judged):
     assert f"failed, {len(verdicts)} responses" in output
 
 
+@pytest.mark.slow
 def test_a_gate_without_limits_is_refused(judged):
     result = CliRunner().invoke(app, ["gate", str(judged[0])])
     assert "lets everything pass" in str(result.exception)
@@ -183,6 +190,7 @@ def test_a_folder_that_was_not_judged_is_told(tmp_path):
     assert "instances.jsonl" in str(result.exception)
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_asked_three_times_in_one_call_each_tells_how_often_it_flips(judged, tmp_path):
     run, verdicts = judged
     with ModelServerThread(build_world_handlers(judge_noise=0.1)) as server:
@@ -198,6 +206,7 @@ def test_a_judge_that_is_asked_three_times_in_one_call_each_tells_how_often_it_f
     assert 0.15 * len(verdicts) < flipped < 0.4 * len(verdicts)
 
 
+@pytest.mark.slow
 def test_two_judges_are_held_against_each_other_on_what_people_said(judged, tmp_path):
     run, verdicts = judged
     with ModelServerThread(build_world_handlers()) as server:
@@ -234,6 +243,7 @@ def unreadable_judge(question="judge_soundness"):
     return registry
 
 
+@pytest.mark.slow
 def test_labels_that_are_missing_are_counted_by_reason_and_too_many_exit_with_3(judged, tmp_path):
     run, verdicts = judged
     count = len(verdicts)
@@ -257,6 +267,7 @@ def test_labels_that_are_missing_are_counted_by_reason_and_too_many_exit_with_3(
     assert all(reason.startswith("invalid: ") for reason in reasons)
 
 
+@pytest.mark.slow
 def test_nothing_is_called_accepted_where_no_label_exists(judged, tmp_path):
     """A judgment without a label is written with its reasons; it is no response that was accepted."""
     run, verdicts = judged
@@ -273,6 +284,7 @@ def test_nothing_is_called_accepted_where_no_label_exists(judged, tmp_path):
         assert "accepted" not in printed
 
 
+@pytest.mark.slow
 def test_a_missing_label_on_the_evidence_is_explained_everywhere(judged, tmp_path):
     run, verdicts = judged
     with ModelServerThread(unreadable_judge("judge_sufficiency")) as server:
@@ -288,6 +300,7 @@ def test_a_missing_label_on_the_evidence_is_explained_everywhere(judged, tmp_pat
     assert diagnose(tmp_path).to_dicts()[0]["unjudged"].startswith("evidence: invalid: ")
 
 
+@pytest.mark.slow
 def test_a_run_with_every_label_prints_no_table_of_what_is_missing(judged, tmp_path):
     run, _ = judged
     with ModelServerThread(build_world_handlers()) as server:
@@ -298,6 +311,7 @@ def test_a_run_with_every_label_prints_no_table_of_what_is_missing(judged, tmp_p
     assert "Acc    judged without the reference" in free
 
 
+@pytest.mark.slow
 def test_each_dataset_is_told_on_its_own(judged, tmp_path):
     run, verdicts = judged
     rows = [replace(row, benchmark=f"part-{number % 2}") for number, row in enumerate(verdicts)]
@@ -312,6 +326,7 @@ def test_each_dataset_is_told_on_its_own(judged, tmp_path):
     assert re.split(r"  +", table[2])[-2].startswith(f"{format_signed_percent(-told['failure_difference'][0])} [")
 
 
+@pytest.mark.slow
 def test_verdicts_without_a_dataset_take_that_of_the_run(judged, tmp_path):
     run, verdicts = judged
     for path in (run / "responses.jsonl", *run.glob("judgments*")):
@@ -335,6 +350,7 @@ def test_verdicts_without_a_dataset_take_that_of_the_run(judged, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_too_few_labels_correct_no_rate_on_the_terminal_either(judged, tmp_path):
     run, verdicts = judged
     jsonl.write_records(tmp_path / "people.jsonl", verdicts[:6])
@@ -344,6 +360,7 @@ def test_too_few_labels_correct_no_rate_on_the_terminal_either(judged, tmp_path)
     assert "Fewer than 30 labels: the judge does not count as validated" in output
 
 
+@pytest.mark.slow
 def test_a_validation_from_more_labels_is_replaced_only_on_request(judged, tmp_path):
     run, verdicts = judged
     jsonl.write_records(tmp_path / "few.jsonl", verdicts[:6])
@@ -363,6 +380,7 @@ def test_a_validation_from_more_labels_is_replaced_only_on_request(judged, tmp_p
     assert json.loads((tmp_path / "v.json").read_text())["labelled"] == 6
 
 
+@pytest.mark.slow
 def test_a_validation_with_more_labels_of_one_criterion_is_replaced_only_on_request(judged, tmp_path):
     run, verdicts = judged
     without = [replace(row, verdict=replace(row.verdict, correct=None)) for row in verdicts]
@@ -383,6 +401,7 @@ def test_a_validation_with_more_labels_of_one_criterion_is_replaced_only_on_requ
     assert (tmp_path / "v.json").read_bytes() == stored
 
 
+@pytest.mark.slow
 def test_a_diagnosis_prints_corrected_rates_beside_the_judges_own(judged, tmp_path):
     run, _ = judged
     output = command("diagnose", run, "--out", tmp_path, "--resamples", 200, "--validation", _validated(run))

@@ -63,6 +63,7 @@ def test_a_port_in_use_is_named_before_a_sample_is_drawn(run):
     assert not (run / "labels").exists()
 
 
+@pytest.mark.slow
 def test_labels_name_the_files_they_are_of(run):
     output = command("label", run, "--n", "10", "--no-browser")
     assert "10 of 10 responses labelled" in output
@@ -78,6 +79,7 @@ def test_labels_name_the_files_they_are_of(run):
     assert f"STALE: {changed}" in command("metrics", verdicts, "--allow-stale")
 
 
+@pytest.mark.slow
 def test_labels_of_replaced_responses_are_not_gone_on_with(run):
     command("label", run, "--n", "10", "--no-browser")
     replace_answers(run)
@@ -86,6 +88,7 @@ def test_labels_of_replaced_responses_are_not_gone_on_with(run):
     assert "have changed since labelling began" in output
 
 
+@pytest.mark.slow
 def test_responses_that_are_replaced_while_they_are_labelled_get_no_verdicts(run, monkeypatch):
     def work(project, *_, **__):
         work_off(project, who(project, LABELLER_NAME))
@@ -96,6 +99,7 @@ def test_responses_that_are_replaced_while_they_are_labelled_get_no_verdicts(run
     assert not (run / "labels" / "verdicts.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_stale_judgments_may_be_labelled_and_are_told(run):
     replace_answers(run)
     output = command("label", run, "--n", "10", "--no-browser", "--allow-stale")
@@ -103,6 +107,7 @@ def test_stale_judgments_may_be_labelled_and_are_told(run):
     assert json.loads((run / "validation.json").read_text())["stale"]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_not_judged_is_labelled_without_what_cannot_be_shown(run):
     (run / "judgments.jsonl").unlink()
     (run / "judgments.jsonl.manifest.json").unlink()
@@ -136,6 +141,7 @@ def labelled(run):
     return {row.response_id for row in jsonl.read_records(run / "labels" / "verdicts.jsonl", SettledVerdict)}
 
 
+@pytest.mark.slow
 def test_a_sample_grows_and_keeps_its_labels(run, monkeypatch):
     command("label", run, "--n", "8", "--no-browser")
     first = labelled(run)
@@ -158,6 +164,7 @@ def test_a_sample_grows_and_keeps_its_labels(run, monkeypatch):
     assert "--n 8 cannot make it smaller" in command("label", run, "--n", "8", "--no-browser", code=2)
 
 
+@pytest.mark.slow
 def test_options_of_an_existing_sample_are_kept_or_refused(run):
     command("label", run, "--n", "6", "--seed", "7", "--no-browser")
     assert "was started without --steps" in command("label", run, "--steps", "--no-browser", code=2)
@@ -167,6 +174,7 @@ def test_options_of_an_existing_sample_are_kept_or_refused(run):
     assert settings == {"n": 6, "seed": 7, "steps": False}
 
 
+@pytest.mark.slow
 def test_corrected_rates_are_printed_by_label_and_by_diagnose(larger_run, monkeypatch):
     monkeypatch.setattr(diagnose, "write_and_print_report", lambda *_: None)
     output = command("label", larger_run, "--n", "36", "--no-browser")
@@ -183,6 +191,7 @@ def test_corrected_rates_are_printed_by_label_and_by_diagnose(larger_run, monkey
     assert f" {corrected} % [" in row.split(" LGG ")[0]
 
 
+@pytest.mark.slow
 def test_few_labels_name_the_command_that_adds_more(larger_run, run):
     output = command("label", larger_run, "--n", "10", "--no-browser")
     assert f"eclose label {larger_run} --n 30" in output
@@ -190,6 +199,7 @@ def test_few_labels_name_the_command_that_adds_more(larger_run, run):
     assert "this run has fewer responses" in command("label", run, "--n", "6", "--no-browser")
 
 
+@pytest.mark.slow
 def test_a_validation_from_more_labels_is_kept_unless_replaced(run):
     assert "is kept" not in command("label", run, "--n", "14", "--no-browser")
     shutil.move(run / "labels", run / "first")
@@ -203,6 +213,7 @@ def test_a_validation_from_more_labels_is_kept_unless_replaced(run):
     assert json.loads((run / "validation.json").read_text())["labelled"] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [True, False])
 def test_a_terminal_is_asked_before_a_validation_is_replaced(run, monkeypatch, answer):
     command("label", run, "--n", "14", "--no-browser")

@@ -53,6 +53,7 @@ def port(server):
     return int(server.base_url.split(":")[2].split("/")[0])
 
 
+@pytest.mark.slow
 def test_refused_replies_are_deleted_and_asked_again(run):
     folder, ledger = run
     with ModelServerThread(
@@ -104,6 +105,7 @@ def small(request, tmp_path):
     return where
 
 
+@pytest.mark.slow
 def test_calls_that_broke_off_are_released_once(small):
     async def reserved():
         async with Ledger.open(small, run="a") as ledger:

@@ -24,6 +24,7 @@ def run(*arguments):
     )
 
 
+@pytest.mark.slow
 def test_tables(verdicts):
     result = runner.invoke(app, ["metrics", str(verdicts), "--by", "model"])
     assert result.exit_code == 0, result.output
@@ -100,6 +101,7 @@ def test_an_interval_is_never_without_width(tmp_path):
     assert "Fewer than" not in output
 
 
+@pytest.mark.slow
 def test_the_papers_intervals_of_the_gap_are_printed(tmp_path):
     """Section 3.3: 145 of 313 insufficient and 132 of 484 wrong responses are in the gap, and 7.0 % of sound ones."""
     gap, unsound, sufficient = (1, 0, 1), (0, 0, 1), (1, 1, 1)
@@ -116,6 +118,7 @@ def test_the_papers_intervals_of_the_gap_are_printed(tmp_path):
     assert document["groups"][0]["metrics"]["LggRisk"]["wilson"] == pytest.approx([0.235, 0.314], abs=5e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -137,11 +140,13 @@ def test_mistakes_are_sentences(tmp_path, content, message):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_an_unknown_grouping_is_refused(verdicts):
     result = run("metrics", str(verdicts), "--by", "colour")
     assert (result.returncode, "Choose from: benchmark, model, method, seed." in result.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_missing_file_is_a_sentence():
     result = run("metrics", "nowhere.jsonl")
     assert (result.returncode, result.stderr) == (
@@ -150,10 +155,12 @@ def test_a_missing_file_is_a_sentence():
     )
 
 
+@pytest.mark.slow
 def test_the_version():
     assert run("--version").stdout.startswith("eclose ")
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_sees_no_traceback(verdicts):
     """The reading end is closed before anything is written."""
     script = "import sys; sys.argv = ['eclose', *sys.argv[1:]]; from eclose.cli.main import main; main()"
@@ -167,6 +174,7 @@ def test_a_reader_that_leaves_early_sees_no_traceback(verdicts):
     assert errors == ""
 
 
+@pytest.mark.slow
 def test_an_example_is_not_written_over_something_else(tmp_path):
     (tmp_path / "example-verdicts.jsonl").write_text("mine")
     result = run("data", "example", "--out", str(tmp_path))
@@ -174,12 +182,14 @@ def test_an_example_is_not_written_over_something_else(tmp_path):
     assert (tmp_path / "example-verdicts.jsonl").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_the_help_explains_the_columns():
     shown = run("metrics", "--help").stdout
     assert "LggShare  the gap's share of globally insufficient responses" in shown
     assert "bounds    the least and greatest" in shown
 
 
+@pytest.mark.slow
 def test_examples_are_written_whole_or_not_at_all(tmp_path):
     (tmp_path / "example-verdicts.jsonl").mkdir()
     result = run("data", "example", "--out", str(tmp_path))
@@ -187,6 +197,7 @@ def test_examples_are_written_whole_or_not_at_all(tmp_path):
     assert list((tmp_path / "example-verdicts.jsonl").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_full_disk_behind_the_output_is_a_sentence(verdicts):
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "eclose.cli.main", "metrics", str(verdicts)]

@@ -55,6 +55,7 @@ def runs(questions, tmp_path_factory):
     return put(folder / "new", new), put(folder / "old", old)
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_a_report_has_the_same_bytes_as_that_of_a_diagnosis(runs, tmp_path):
     told = command("diagnose", runs[0], "--resamples", 100, "--against", runs[1], "--out", tmp_path / "one")
@@ -67,6 +68,7 @@ def test_a_report_has_the_same_bytes_as_that_of_a_diagnosis(runs, tmp_path):
     assert written.splitlines()[-1].endswith("figures: 10 figure files")
 
 
+@pytest.mark.slow
 def test_only_the_formats_asked_for_are_written(runs, tmp_path):
     command("report", runs[0], "--resamples", 100, "-f", "json", "-f", "markdown", "--out", tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"diagnosis.json", "report.md"}
@@ -102,6 +104,7 @@ def test_missing_labels_give_bounds_and_no_rate(unjudged, tmp_path):
     assert page.count("<b>too little judged</b>") == (3 if unjudged < len(cases) else 2)
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_figures_left_out_are_said_in_a_line(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
@@ -119,6 +122,7 @@ def test_figures_asked_for_by_name_are_not_left_out_in_silence(runs, tmp_path, m
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_comparison_is_printed_with_what_was_left_aside(runs, tmp_path):
     told = command("diagnose", runs[0], "--against", runs[1], "--resamples", 100, "--out", tmp_path)
     assert "Against old" in told
@@ -129,6 +133,7 @@ def test_a_comparison_is_printed_with_what_was_left_aside(runs, tmp_path):
     assert sum(row["responses"] for row in found["transitions"]) == found["pairs"] == 16
 
 
+@pytest.mark.slow
 def test_runs_of_several_models_are_diagnosed_together(runs, questions, tmp_path):
     other = put(tmp_path / "third", make_cases(questions[2:], 16, seed=3))
     told = command("diagnose", runs[0], other, "--resamples", 100, "--out", tmp_path / "out")
@@ -145,6 +150,7 @@ def _tests(folder):
     return [one.attrib for one in ElementTree.parse(folder / "junit.xml").iter("testcase")]
 
 
+@pytest.mark.slow
 def test_ids_that_occur_once_stay_as_they_are(runs, questions, tmp_path):
     mine = make_cases(questions[:2], 8, seed=3)
     renamed = [
@@ -166,6 +172,7 @@ def test_responses_are_never_counted_twice(runs, tmp_path):
     assert "every response of new is in copy too" in refusal("diagnose", runs[0], copy)
 
 
+@pytest.mark.slow
 def test_a_run_can_be_held_against_a_judgment_of_the_same_responses(runs, tmp_path):
     """As with another judge, or another effort."""
     copy = shutil.copytree(runs[0], tmp_path / "copy")
@@ -173,6 +180,7 @@ def test_a_run_can_be_held_against_a_judgment_of_the_same_responses(runs, tmp_pa
     assert "Of 24 pairs of responses 24 stay in their class; 0 became reliable, 0 no longer are." in told
 
 
+@pytest.mark.slow
 def test_runs_over_other_questions_are_refused(runs, questions, tmp_path):
     cases = [
         replace(case, instance=replace(case.instance, question="Another one?"))
@@ -183,6 +191,7 @@ def test_runs_over_other_questions_are_refused(runs, questions, tmp_path):
     assert "the same id is the same question" in refusal("diagnose", runs[0], other)
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_no_judged_run_is_told(runs, tmp_path):
     assert "instances.jsonl" in refusal("diagnose", runs[0], "--against", tmp_path)
     assert "instances.jsonl" in refusal("report", tmp_path)

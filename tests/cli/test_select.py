@@ -56,6 +56,7 @@ def select(run, families, *more):
     )
 
 
+@pytest.mark.slow
 def test_a_run_is_selected_from_and_again_at_no_cost(run, families, monkeypatch):
     result = select(run, families)
     assert result.exit_code == 3, result.output
@@ -86,6 +87,7 @@ def test_a_run_is_selected_from_and_again_at_no_cost(run, families, monkeypatch)
     assert select(run, families, "--batch-tokens", "64").stdout == result.stdout
 
 
+@pytest.mark.slow
 def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
     """The same path with a model that answers as it should after eight updates, and not before."""
     from eclose.models.interface import FinishReason, Reply, TokenUsage
@@ -111,6 +113,7 @@ def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
     assert (name, settings["revision"], settings["batch_tokens"]) == ("elsewhere/tiny", None, 99)
 
 
+@pytest.mark.slow
 def test_the_other_engine_is_told_the_rank(run, families, monkeypatch):
     from eclose.errors import UserError
     from eclose.models.local.vllm_model import VllmModel
@@ -127,6 +130,7 @@ def test_the_other_engine_is_told_the_rank(run, families, monkeypatch):
     assert told == {"revision": None, "dtype": "auto", "rank": 4}
 
 
+@pytest.mark.slow
 def test_families_that_cannot_be_read_are_told(run, families):
     families.write_text(families.read_text() + "no family\n")
     result = select(run, families)
@@ -144,6 +148,7 @@ def failed(run, families, *more):
     return result.stderr
 
 
+@pytest.mark.slow
 def test_mistakes_are_sentences(run, families, tmp_path):
     assert failed(tmp_path / "nowhere", families).endswith("recipe.json: there is no such file. Check the path.\n")
     assert "no such model here or on the hub" in failed(run, families, "--model", str(tmp_path / "no-weights"))

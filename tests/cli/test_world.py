@@ -28,6 +28,7 @@ def run(*arguments):
     return result
 
 
+@pytest.mark.slow
 def test_make_and_judge_agree(tmp_path):
     run("make", "--questions", 30, "--out", tmp_path, "--failure", "path_deviation=0.4", "--failure", "L3=0.3")
     result = run("judge", tmp_path / "responses.jsonl")
@@ -53,6 +54,7 @@ def test_make_and_judge_agree_where_relations_are_close_in_meaning(profile, tmp_
     assert 0.3 < sum(steps[-1] for steps in concluded) / len(concluded) < 0.8
 
 
+@pytest.mark.slow
 def test_making_again_does_nothing(tmp_path):
     command = ("make", "--questions", 3, "--out", tmp_path)
     run(*command)
@@ -63,6 +65,7 @@ def test_making_again_does_nothing(tmp_path):
         run("make", "--questions", 4, "--out", tmp_path)
 
 
+@pytest.mark.slow
 def test_failures_that_are_not_possible_are_counted(tmp_path):
     output = run("make", "--questions", 60, "--out", tmp_path, "--failure", "L2=1").output
     spared = int(re.search(r"L2 asked for, not possible (\d+)", output)[1])
@@ -70,6 +73,7 @@ def test_failures_that_are_not_possible_are_counted(tmp_path):
     assert sum(verdict["locally_sound"] for verdict in planted) == spared > 0
 
 
+@pytest.mark.slow
 def test_families_count_what_they_pass_over(tmp_path):
     output = run("make", "--families", 5, "--profile", "hotpot", "--out", tmp_path).output
     counts = re.search(r"(\d+) received = 5 accepted \+ (\d+) rejected", output)
@@ -225,6 +229,7 @@ def test_responses_that_cannot_be_read_show_in_the_exit_code(world):
     assert "no record could be read: is this the right file?" in wrong.output
 
 
+@pytest.mark.slow
 def test_serving_until_told_to_stop():
     process = subprocess.Popen(
         [sys.executable, "-m", "eclose.cli.main", "world", "serve", "--fault", "rate_limit=0.1"],

@@ -79,6 +79,7 @@ def run(done, tmp_path):
     return Path(shutil.copytree(done.stage.out.parent, tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_a_folder_holds_families_that_are_right_with_everything_that_goes_with_them(done, run):
     families = list(jsonl.read_records(run / "families.jsonl", Family))
     assert families
@@ -97,6 +98,7 @@ def test_a_folder_holds_families_that_are_right_with_everything_that_goes_with_t
     assert f"| {len(families)} |" in card
 
 
+@pytest.mark.slow
 def test_the_funnel_is_told_by_dataset_and_so_is_what_it_took(done):
     calls = done.manifest.calls
     funnel, usage = calls["funnel"], calls["usage"]
@@ -117,6 +119,7 @@ def test_the_funnel_is_told_by_dataset_and_so_is_what_it_took(done):
         assert sum(one[amount] for one in usage.values()) == calls[amount]
 
 
+@pytest.mark.slow
 def test_the_second_time_nobody_is_asked_and_what_is_missing_is_made_up_for(sources, server, run):
     before = {name: (run / name).read_bytes() for name in FILES}
     paid = server.bill(keys=False)["totals"]["paid"]
@@ -126,6 +129,7 @@ def test_the_second_time_nobody_is_asked_and_what_is_missing_is_made_up_for(sour
     assert {name: (run / name).read_bytes() for name in FILES} == before
 
 
+@pytest.mark.slow
 def test_out_of_the_ledger_alone_comes_the_same(sources, server, run, tmp_path):
     paid = server.bill(keys=False)["totals"]["paid"]
     built(sources, server, tmp_path / "again", ledger=run / "ledger.sqlite", replay=True)
@@ -134,6 +138,7 @@ def test_out_of_the_ledger_alone_comes_the_same(sources, server, run, tmp_path):
         assert (tmp_path / "again" / name).read_bytes() == (run / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_without_the_second_check_nobody_is_asked_twice(sources, server, tmp_path):
     done = built(sources, server, tmp_path / "run", ConstructSettings(reverify=False))
     assert "reverify" not in done.manifest.funnel
@@ -155,6 +160,7 @@ def test_what_is_refused_is_kept_with_stage_reason_and_what_was_said(server, tmp
     assert setback["finding"]["said"]["defect"] == "unsupported_reference"
 
 
+@pytest.mark.slow
 def test_a_pilot_scaled_up_comes_near_the_bill(server, tmp_path):
     made = [item.instance for name in ("short-easy", "2wiki") for item in islice(make_world_items(name, 8), 16)]
     jsonl.write_records(tmp_path / "all.jsonl", made)
@@ -178,6 +184,7 @@ def test_without_a_pilot_it_is_a_guess_that_says_so(sources, server, tmp_path):
     assert more.calls > guess.calls
 
 
+@pytest.mark.slow
 def test_a_pilot_of_something_else_is_no_pilot(sources, server, tmp_path):
     built(sources, server, tmp_path / "pilot", limit=2)
     other = ConstructionRun.of(sources, models(server), tmp_path / "run", ConstructSettings(edits=1))

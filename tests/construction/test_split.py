@@ -56,6 +56,7 @@ def run(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_two_files_hold_every_family_once_byte_for_byte(run):
     split_families(run)
     parts = [(run / name).read_bytes().splitlines() for name in ("train.jsonl", "development.jsonl")]
@@ -67,6 +68,7 @@ def test_two_files_hold_every_family_once_byte_for_byte(run):
     assert (manifest.counts.received, manifest.counts.accepted) == (24, 22)
 
 
+@pytest.mark.slow
 def test_a_second_time_nothing_is_written_and_what_is_lost_comes_back(run):
     split_families(run)
     before = (run / "train.jsonl").read_bytes()

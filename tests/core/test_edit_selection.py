@@ -55,6 +55,7 @@ def test_a_draw_follows_from_seed_epoch_and_family_alone():
     assert draw_edit(replace(one, source=replace(one.source, id="other")), 42, 3) == draw_edit(one, 42, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 4])
 @pytest.mark.parametrize("vary", ["seed", "epoch", "family"])
 def test_draws_are_uniform_whatever_varies(count, vary):
@@ -76,6 +77,7 @@ def test_draws_are_uniform_whatever_varies(count, vary):
         assert abs(hits / draws - share) < 4 * (share * (1 - share) / draws) ** 0.5
 
 
+@pytest.mark.slow
 def test_epochs_are_independent_of_each_other():
     families = [family(*EDITS[:2], id_=f"f{n}") for n in range(2_000)]
     same = sum(draw_edit(one, 7, 0) == draw_edit(one, 7, 1) for one in families)
@@ -87,6 +89,7 @@ def test_a_single_edit_is_always_taken():
     assert select_fixed_edit(one) is draw_edit(one, 1, 1) is EDITS[0]
 
 
+@pytest.mark.slow
 def test_families_of_the_world_have_one_fixed_edit_in_either_order():
     for one in islice(make_world_families("2wiki", 3), 10):
         turned = replace(one, evidence_edits=one.evidence_edits[::-1])

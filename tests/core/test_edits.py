@@ -242,6 +242,7 @@ REPLACEMENTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(TEXTS, REPLACEMENTS, st.lists(WORDS, max_size=1))
 def test_an_edit_changes_its_places_and_nothing_else(text, replacements, keep):
     result = edit_text(text, replacements, keep)
@@ -255,6 +256,7 @@ def test_an_edit_changes_its_places_and_nothing_else(text, replacements, keep):
     assert all(part in result.text for part in keep)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_an_edit_can_be_taken_back_where_the_new_words_are_new(data):
     text = data.draw(TEXTS)

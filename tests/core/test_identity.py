@@ -58,6 +58,7 @@ def test_another_salt_gives_another_split():
     assert split(families(), salt="other").development != split(families()).development
 
 
+@pytest.mark.slow
 @given(st.integers(0, 200), st.fractions(0, 1))
 def test_sizes_are_rounded_to_the_nearest_integer(size, fraction):
     kept = len(split(families({"x": size}), fraction=fraction).development)

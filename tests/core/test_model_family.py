@@ -69,6 +69,7 @@ def test_who_is_unknown_is_no_kin(source):
     assert same_model_family("gpt-4o", source) is False
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1).filter(str.strip), st.text())
 def test_everybody_is_kin_to_itself_and_kinship_goes_both_ways(one, other):
     assert same_model_family(one, one)

@@ -93,6 +93,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(steps)
 def test_a_written_trace_reads_back(texts):
     trace = Trace.of(*texts)

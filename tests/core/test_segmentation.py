@@ -37,6 +37,7 @@ def test_sentences(text, found):
     assert split_sentences(text) == found
 
 
+@pytest.mark.slow
 @given(st.text(alphabet=st.sampled_from("abAB.!?…\"'”( )1I\u00e9"), max_size=60))
 def test_nothing_is_lost_or_made_up(text):
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())

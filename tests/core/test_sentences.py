@@ -86,6 +86,7 @@ pieces = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.one_of(st.lists(pieces, max_size=30).map(" ".join), st.lists(pieces, max_size=30).map("".join), st.text()))
 def test_nothing_is_lost_or_made_up_and_every_sentence_is_a_piece(text):
     found = split_sentences(text)
@@ -96,6 +97,7 @@ def test_nothing_is_lost_or_made_up_and_every_sentence_is_a_piece(text):
         place = text.index(sentence, place) + len(sentence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "repeats"),
     [(".", 50_000), ("a. ", 20_000), ("x (( A. ) ( A. ) (", 3_000), ("隆。", 20_000), ('x "A. B. ', 5_000)],

@@ -127,6 +127,7 @@ def test_places_lie_in_the_text_and_follow_each_other(text, old):
     assert places == sorted(places)
 
 
+@pytest.mark.slow
 def test_a_long_text_takes_time_in_proportion():
     assert grows_in_proportion(
         lambda text: list(find_respelled_spans(text, "Ada Ada Ada Bo")), "Ada Ada 1930–31 e\u0301 ", 2_000

@@ -163,6 +163,7 @@ def planted(count):
                 yield item.instance, broken
 
 
+@pytest.mark.slow
 @BOTH
 def test_an_exact_model_supports_the_sound_steps_and_the_correct_answer(tmp_path, kind):
     """The labels by which responses were planted decide the score: no text of the oracle is looked at."""

@@ -100,6 +100,7 @@ def scores(cases, tmp_path_factory):
     return {kind: read_scores(folder, kind) for kind in CHAT_DETECTORS}
 
 
+@pytest.mark.slow
 @EVERY
 def test_every_response_has_a_score(scores, cases, kind):
     assert set(scores[kind]) == {broken.response.id for _, broken in cases}
@@ -144,6 +145,7 @@ def test_alignment_finds_path_deviations_and_nothing_else(scores, cases):
     assert separation(scores[ALIGNMENT], cases, lambda broken: broken.plan.broken is not deviation) == 0.5
 
 
+@pytest.mark.slow
 @EVERY
 def test_a_finished_run_is_not_repeated_and_its_manifest_says_what_was_done(run, kind):
     with ModelServerThread(build_world_handlers()) as server:
@@ -164,6 +166,7 @@ def test_a_finished_run_is_not_repeated_and_its_manifest_says_what_was_done(run,
     assert manifest.counts.accepted == len(read_scores(run, kind))
 
 
+@pytest.mark.slow
 def test_detectors_share_a_folder_and_its_ledger(run):
     with ModelServerThread(build_world_handlers()) as server:
         for kind in CHAT_DETECTORS:
@@ -172,6 +175,7 @@ def test_detectors_share_a_folder_and_its_ledger(run):
     assert ids[0] == ids[1] == ids[2]
 
 
+@pytest.mark.slow
 def test_other_settings_are_refused_and_with_force_pay_for_what_is_new(run):
     with ModelServerThread(build_world_handlers()) as server:
         detect(run, server.base_url, RAGAS)
@@ -183,6 +187,7 @@ def test_other_settings_are_refused_and_with_force_pay_for_what_is_new(run):
         assert server.bill(keys=False)["totals"]["paid"] == paid
 
 
+@pytest.mark.slow
 def test_a_second_model_behind_one_detector_has_a_file_of_its_own(run):
     with ModelServerThread(build_world_handlers()) as first, ModelServerThread(build_world_handlers()) as second:
         detect(run, first.base_url, ALIGNMENT)
@@ -192,6 +197,7 @@ def test_a_second_model_behind_one_detector_has_a_file_of_its_own(run):
     assert len(other.read_text().splitlines()) == len(read_scores(run, ALIGNMENT))
 
 
+@pytest.mark.slow
 @EVERY
 def test_batches_give_the_scores_of_single_calls(run, tmp_path, kind):
     alone = write(tmp_path / "alone", plant(2))
@@ -206,6 +212,7 @@ def test_batches_give_the_scores_of_single_calls(run, tmp_path, kind):
     assert lines
 
 
+@pytest.mark.slow
 def test_changed_responses_make_scores_stale(run):
     with ModelServerThread(build_world_handlers()) as server:
         detect(run, server.base_url, ALIGNMENT)
@@ -215,6 +222,7 @@ def test_changed_responses_make_scores_stale(run):
             detect(run, server.base_url, ALIGNMENT)
 
 
+@pytest.mark.slow
 def test_responses_without_a_score_are_counted_by_reason(run):
     cases = plant(2)
     instance = cases[0][0]
@@ -241,6 +249,7 @@ def test_responses_without_a_score_are_counted_by_reason(run):
         assert "stray" not in scores
 
 
+@pytest.mark.slow
 def test_a_server_without_log_probabilities_stops_the_run_at_once(run):
     world = build_world_handlers()
 
@@ -268,6 +277,7 @@ def test_a_model_in_this_process_is_refused_before_it_is_loaded(run, kind):
         detect(run, find_model_ref("transformers:no/such-model"), kind)
 
 
+@pytest.mark.slow
 def test_the_forecast_counts_the_calls_and_sends_nothing(run):
     with ModelServerThread(build_world_handlers()) as server:
         model = asyncio.run(resolve_model_ref(server.base_url, 10))
@@ -288,7 +298,10 @@ def test_the_forecast_counts_the_calls_and_sends_nothing(run):
         assert server.bill(keys=False)["totals"]["rejected"] == 0
 
 
-@pytest.mark.parametrize(("kind", "replies"), [(RAGAS, 7), (VERISCORE, 8), (ALIGNMENT, 5)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "replies"), [(RAGAS, 7), pytest.param(VERISCORE, 8, marks=pytest.mark.study), (ALIGNMENT, 5)]
+)
 def test_after_a_kill_nothing_is_paid_twice(run, tmp_path, kind, replies):
     """Killed after the first or the second of the two calls on a response, the run goes on with the next call."""
     whole = write(tmp_path / "whole", plant(2))

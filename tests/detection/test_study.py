@@ -123,6 +123,7 @@ def assert_result(result, loop):
             assert_estimate(result.held_out_recall, [row[4] for row in draws])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_statistic_and_interval_by_loops(seed):
     responses, verdicts, truth = make_responses(seed)
@@ -133,6 +134,7 @@ def test_every_statistic_and_interval_by_loops(seed):
         assert_result(result, LoopStudy(truth, responses, verdicts, scores, result.detector.kind, FEW))
 
 
+@pytest.mark.slow
 def test_the_common_responses_by_loops():
     responses, verdicts, truth = make_responses(3)
     scores = make_scores(3, truth)

@@ -68,6 +68,7 @@ def test_the_interval_is_the_paired_one():
     assert all(interval.high - interval.low > 0.1 for interval in apart)
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_truth():
     rng = np.random.default_rng(7)
     covered = 0
@@ -193,6 +194,7 @@ def test_the_only_responses_to_a_question_are_partners_whatever_their_models():
     assert [(pair.base.response_id, pair.run.response_id) for pair in comparison.pairs] == [("y", "x")]
 
 
+@pytest.mark.slow
 def test_small_datasets_are_not_trusted_with_their_own_variance():
     """Five datasets of three questions: the interval held the truth in 86 % of cases."""
     draw = np.random.default_rng(3)

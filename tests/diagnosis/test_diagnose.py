@@ -40,6 +40,7 @@ def diagnosed(*cases, resamples=20):
     return diagnose_cases(cases)
 
 
+@pytest.mark.slow
 def test_everything_planted_is_counted():
     cases = []
     planted: Counter[object] = Counter()

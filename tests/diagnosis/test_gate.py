@@ -72,6 +72,7 @@ def test_a_good_rate_on_few_responses_cannot_be_told():
     )
 
 
+@pytest.mark.slow
 def test_the_number_of_responses_that_would_decide_does():
     limits = GateLimits(at_least={TRR: 0.9})
     assert "About 150 responses" in message(gate(diagnosed(19, 1), limits))
@@ -114,6 +115,7 @@ def test_a_rate_fails_where_the_whole_interval_breaks_the_limit():
     assert message(report) == "failed: LGG at most 5.0 %: 20.0 % [12.7, 29.2], n = 100, the judge's own rate."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "name"), [(0.035, "at_most"), (0.965, "at_least")])
 def test_more_failures_never_turn_a_verdict_for_the_better(limit, name):
     """Of 100 responses no failure failed, one failure passed and two failed."""
@@ -143,6 +145,7 @@ def test_responses_without_a_judgment_always_count_against_passing():
     assert gate(diagnosed(990, 0), GateLimits(at_least={TRR: 0.9}), omitted=10).outcome is PASSED
 
 
+@pytest.mark.slow
 def test_a_system_that_drops_its_bad_responses_passes_no_more_often():
     """All that fail have no judgment: at the limit, the gate must not pass."""
     limits = GateLimits(at_least={TRR: 0.85})
@@ -151,6 +154,7 @@ def test_a_system_that_drops_its_bad_responses_passes_no_more_often():
     assert gate(diagnosed(880, 0), limits, omitted=120).outcome is PASSED
 
 
+@pytest.mark.slow
 def test_what_was_not_judged_counts_against_failing_too():
     limits = GateLimits(at_least={TRR: 0.9})
     assert gate(diagnosed(970, 30), limits).outcome is PASSED
@@ -231,6 +235,7 @@ def test_limits_are_held_against_corrected_rates():
     assert "12.0 % [10.1, 14.2], n = 1,000, the judge's own rate" in message(other)
 
 
+@pytest.mark.slow
 def test_corrected_rates_say_how_many_labels_would_decide():
     report = gate(diagnosed(880, 120), GateLimits(at_least={TRR: 0.75}), corrected=corrected(0.8, 0.7, 0.88))
     assert report.outcome is UNDECIDED
@@ -280,6 +285,7 @@ def test_a_rise_of_the_gap_has_a_limit():
         assert report.outcome is verdict
 
 
+@pytest.mark.slow
 def test_unjudged_responses_count_against_a_difference_too():
     clear = baseline(-0.005, -0.015, 0.005)
     assert gate(diagnosed(900, 100), GateLimits(max_drop={TRR: 0.02}), base=clear).outcome is PASSED
@@ -321,6 +327,7 @@ def test_an_undefined_figure_is_called_that():
     assert format_percent_with_interval(None, None) == "undefined"
 
 
+@pytest.mark.slow
 def test_the_representation_of_a_result_is_its_checks(tmp_path):
     write_demo_files(tmp_path / "demo", questions=20)
     result = eclose.gate(tmp_path / "demo", min_trr=0.05, max_lgg=0.9)

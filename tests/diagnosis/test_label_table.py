@@ -92,6 +92,7 @@ def check_groups(diagnosis, cases):
         assert diagnosis.by_evidence.get(kind) == (summarize((), members) if members else None)
 
 
+@pytest.mark.slow
 def test_counts_give_the_diagnosis_of_all_responses(cases):
     diagnosis = diagnose_cases(cases)
     check_groups(diagnosis, cases)
@@ -133,6 +134,7 @@ def contents(labels):
     }
 
 
+@pytest.mark.slow
 def test_tables_of_parts_are_the_whole_one_after_the_other(cases):
     third = len(cases) // 3
     parts = [LabelTable.of(part) for part in (cases[:third], cases[third : 2 * third], cases[2 * third :])]
@@ -157,6 +159,7 @@ def test_labels_of_a_worker_survive_pickling(cases):
     assert contents(pickle.loads(pickle.dumps(labels))) == contents(labels)
 
 
+@pytest.mark.slow
 def test_a_response_takes_few_bytes_whatever_its_texts():
     cases = random_cases(3, count=200, questions=4)
     columns = (getattr(LabelTable.of(cases * 20), field.name) for field in fields(LabelTable))

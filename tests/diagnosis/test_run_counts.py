@@ -168,6 +168,7 @@ def as_large(monkeypatch):
 class TestLargeRuns:
     """Commands on a run that counts as large, against the same run in memory."""
 
+    @pytest.mark.slow
     def test_diagnose_gives_the_same_numbers(self, runs, as_large):
         run, base = runs
         in_memory = eclose.diagnose(run), eclose.diagnose(run, against=base, resamples=200)
@@ -184,6 +185,7 @@ class TestLargeRuns:
         assert large[1].context.base.comparison.groups == in_memory[1].context.base.comparison.groups
         assert large[1].context.base.cautions[:-1] == in_memory[1].context.base.cautions
 
+    @pytest.mark.slow
     def test_pairs_of_responses_are_counted(self, runs, as_large):
         run, base = runs
         in_memory = eclose.compare(run, base, resamples=100)
@@ -200,6 +202,7 @@ class TestLargeRuns:
         assert tabulate_run_comparison(large) == tabulate_run_comparison(in_memory)
         assert describe_run_comparison(large) == describe_run_comparison(in_memory)
 
+    @pytest.mark.slow
     def test_gate_gives_the_same_checks(self, runs, as_large):
         run, base = runs
         limits = {"min_trr": 0.3, "max_unjudged": 0.5, "against": base, "max_trr_drop": 0.2}
@@ -210,6 +213,7 @@ class TestLargeRuns:
         assert (large.report, large.base, large.notices) == (in_memory.report, in_memory.base, in_memory.notices)
         assert len(large.cases) == 30
 
+    @pytest.mark.slow
     def test_another_question_under_the_same_id_is_refused(self, runs, as_large, tmp_path):
         run, _ = runs
         cases = read_judged_cases(run).cases
@@ -240,6 +244,7 @@ def test_a_judgment_against_the_rules_is_refused_though_its_file_is_vouched_for(
     assert (broken["response_id"], "it was not judged") in counted.caveats.left_out
 
 
+@pytest.mark.slow
 def test_a_gate_reads_texts_only_when_they_are_asked_for(runs, monkeypatch):
     run, _ = runs
     reads = []

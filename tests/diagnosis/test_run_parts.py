@@ -61,6 +61,7 @@ def test_labels_are_read_without_bodies(parts, tmp_path):
     assert contents(count_runs([copy]).labels) == contents(count_runs([parts]).labels)
 
 
+@pytest.mark.slow
 def test_diagnose_and_gate_read_parts(tmp_path):
     cases = [case for case in unique_questions(random_cases(1, count=120)) if case.instance.benchmark == "HotpotQA"]
     cases = [replace(case, response=replace(case.response, source=None)) for case in cases]
@@ -229,6 +230,7 @@ class TestSeveralRuns:
         cases = [case for case in unique_questions(random_cases(1, count=160)) if case.instance.benchmark == "HotpotQA"]
         return write_run(tmp_path / "first", cases[:40]), write_run(tmp_path / "second", cases[40:])
 
+    @pytest.mark.slow
     def test_they_are_diagnosed_as_in_memory(self, halves, tmp_path):
         first, second = halves
         eclose.split_run(second, tmp_path / "parts" / "second", rows=9)
@@ -238,6 +240,7 @@ class TestSeveralRuns:
         assert results.notices == expected.notices
         assert results.context.systems == expected.context.systems
 
+    @pytest.mark.slow
     def test_repeated_ids_get_the_name_of_the_run(self, halves, tmp_path):
         first, _ = halves
         cases = read_judged_cases(first).cases
@@ -267,6 +270,7 @@ class TestSeveralRuns:
         with pytest.raises(UserError, match="Runs can be combined only where the same id is the same question"):
             eclose.diagnose([first, tmp_path / "parts"])
 
+    @pytest.mark.slow
     def test_a_run_in_another_format_is_read_beside_parts(self, halves, tmp_path):
         first, second = halves
         eclose.split_run(second, tmp_path / "parts" / "second", rows=9)

@@ -67,6 +67,7 @@ def test_our_own_workflows_pin_actions_too(path):
         assert re.fullmatch(r" +(- )?uses: [\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
 
 
+@pytest.mark.slow
 def test_every_command_is_one_of_ours(monkeypatch):
     monkeypatch.setenv("ECLOSE_JUDGE", "openai/gpt-x")
     found = [parsed(shlex.split(command)[1:]) for command in COMMANDS]

@@ -12,6 +12,7 @@ from eclose.integrations.inspect import import_log
 from eclose.models import inspect_model
 
 
+@pytest.mark.slow
 def test_neither_the_package_nor_its_commands_import_inspect():
     program = (
         "import sys, eclose, eclose.cli.main, eclose.integrations.inspect.import_log; "

@@ -66,6 +66,7 @@ async def judge_all(path, cases, behaviour=None, settings=None, noise=0.0):
         return await asyncio.gather(*judging), server.bill(keys=False)["totals"]
 
 
+@pytest.mark.slow
 def test_an_exact_judge_reproduces_every_planted_label_over_http(tmp_path):
     cases = list(planted(4))
     judgments, _ = asyncio.run(judge_all(tmp_path / "l.db", cases))
@@ -77,6 +78,7 @@ def test_an_exact_judge_reproduces_every_planted_label_over_http(tmp_path):
     assert len(cases) > 80
 
 
+@pytest.mark.slow
 def test_what_was_asked_once_is_not_asked_again(tmp_path):
     cases = list(islice(planted(1), 6))
     first, bill = asyncio.run(judge_all(tmp_path / "l.db", cases))
@@ -188,6 +190,7 @@ def test_what_cannot_be_judged_is_not_asked(instance, response, settings, unjudg
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_judge_of_malformed_replies_leaves_labels_open_and_makes_none_up(tmp_path):
     spoiled = ServerBehaviour(faults={ServerFault.WRONG_SHAPE: 0.3, ServerFault.REFUSAL: 0.2}, max_faults_per_key=99)
     cases = list(islice(planted(2), 20))
@@ -216,6 +219,7 @@ def test_a_run_is_known_by_all_that_decides_what_is_asked():
     assert all(identity != other for number, identity in enumerate(identities) for other in identities[:number])
 
 
+@pytest.mark.slow
 def test_one_call_for_all_says_what_separate_calls_say(tmp_path):
     cases = list(planted(2))
     exact, one_each = asyncio.run(judge_all(tmp_path / "l.db", cases))
@@ -291,6 +295,7 @@ def test_repeated_judge_sends_each_question_once_per_repetition_under_a_key_of_i
     assert len({content_hash(identify_request(script.name, request)) for request in script.asked}) == len(script.asked)
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_asked_three_times_is_believed_by_majority(tmp_path):
     cases = list(planted(2))
     exact, _ = asyncio.run(judge_all(tmp_path / "l.db", cases))
@@ -340,6 +345,7 @@ def test_a_long_trace_leaves_the_joint_call():
     assert names == ["judge_joint", "judge_soundness", "judge_soundness_window"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("joint", [False, True])
 def test_windows_give_the_judgment_of_one_call(tmp_path, joint):
     cases = list(planted(3))

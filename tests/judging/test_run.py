@@ -63,6 +63,7 @@ def judgments(folder):
     return list(jsonl.read_records(folder / "judgments.jsonl", Judgment))
 
 
+@pytest.mark.slow
 def test_a_runs_folder_is_all_it_needs_and_the_second_time_nobody_is_asked(run, planted):
     with ModelServerThread(build_world_handlers()) as server:
         first = command(run, "--judge", server.base_url, "--no-price")
@@ -79,6 +80,7 @@ def test_a_runs_folder_is_all_it_needs_and_the_second_time_nobody_is_asked(run, 
     assert manifest.settings["guidelines"].keys() >= {"judge_alignment", "judge_closure"}
 
 
+@pytest.mark.slow
 def test_what_answers_no_known_question_is_quarantined_and_told(run, planted):
     stray = Response("stray", "nowhere", planted[0][1].response.trace, "x")
     jsonl.write_records(run / "responses.jsonl", [*(made.response for _, made in planted), stray])
@@ -90,6 +92,7 @@ def test_what_answers_no_known_question_is_quarantined_and_told(run, planted):
     assert "nowhere" in line["error"]
 
 
+@pytest.mark.slow
 def test_reference_free_judges_are_shown_no_reference(run, planted):
     with ModelServerThread(build_world_handlers()) as server:
         command(run, "--judge", server.base_url, "--no-price", "--reference-free")
@@ -98,6 +101,7 @@ def test_reference_free_judges_are_shown_no_reference(run, planted):
         assert judgment.verdict.failure_class in (None, "path_deviation", "closure_failure")
 
 
+@pytest.mark.slow
 def test_a_dry_run_counts_the_calls_and_sends_nothing(run, planted):
     with ModelServerThread(build_world_handlers()) as server:
         result = command(run, "--judge", server.base_url, "--no-price", "--dry-run")
@@ -242,6 +246,7 @@ def test_questions_without_a_response_are_no_run_to_judge(tmp_path):
         find_judge_inputs(tmp_path / "run", tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_files_from_two_places_make_a_folder_that_can_be_diagnosed(run, tmp_path):
     questions, responses = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
     (run / "instances.jsonl").rename(questions)
@@ -255,6 +260,7 @@ def test_files_from_two_places_make_a_folder_that_can_be_diagnosed(run, tmp_path
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.slow
 def test_generated_responses_are_judged_in_their_folder(tmp_path):
     questions = [item.instance for item in islice(make_world_items("short-easy", 5), 3)]
     jsonl.write_records(tmp_path / "q.jsonl", questions)
@@ -288,6 +294,7 @@ def test_a_judge_of_the_generators_family_is_told(tmp_path, planted):
     assert find_same_family_models(given, "anthropic/claude-x") == []
 
 
+@pytest.mark.slow
 def test_the_command_tells_of_a_judge_that_judges_its_own(run, planted):
     jsonl.write_records(
         run / "responses.jsonl", (replace(made.response, source=ResponseSource("world-1")) for _, made in planted)
@@ -317,6 +324,7 @@ def test_two_questions_with_one_id_are_refused_before_anything_is_asked(run, pla
     assert not (run / "judgments.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_the_same_question_twice_and_lines_that_cannot_be_read_are_counted_and_told(run, planted):
     again = json.dumps(json.loads((run / "instances.jsonl").read_text().splitlines()[0]), indent=None)
     with (run / "instances.jsonl").open("a") as file:
@@ -363,6 +371,7 @@ def judged_while(run, change):
         return asyncio.run(judge_responses(sources, server.base_url, run, calls=CallSettings(unpriced=True)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["instances.jsonl", "responses.jsonl"])
 def test_an_input_that_is_replaced_during_the_run_is_refused_and_judged_when_it_is_back(run, planted, name):
     before = (run / name).read_bytes()
@@ -380,6 +389,7 @@ def test_an_input_that_is_replaced_during_the_run_is_refused_and_judged_when_it_
     assert all(by_id[made.response.id].verdict == made.verdict for _, made in planted)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_under_another_path_to_its_input(run, planted, monkeypatch):
     (run / "responses.jsonl").write_bytes((run / "responses.jsonl").read_bytes() + b"{\n")
     with ModelServerThread(build_world_handlers()) as server:
@@ -395,6 +405,7 @@ def test_a_run_goes_on_under_another_path_to_its_input(run, planted, monkeypatch
     assert str(run) not in first[1].decode()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_says_how_far_it_came(run, planted):
     count = len(planted)
     with pytest.raises(UserError, match=rf"none of {count} responses is judged.*eclose judge"):

@@ -63,6 +63,7 @@ def test_without_a_reference_there_is_nothing_to_screen():
     )
 
 
+@pytest.mark.slow
 def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
     good = [item.instance for item in islice(make_world_items("short-easy", 2), 6)]
     stripped = replace(good[0], id="stripped", evidence=good[0].evidence[-1:], support_ids=None)

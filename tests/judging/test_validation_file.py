@@ -287,6 +287,7 @@ def truth(planted):
     ]
 
 
+@pytest.mark.slow
 def test_an_exact_judge_agrees_with_the_world_and_is_not_called_certain(judged_by, truth):
     found = build_validation(judged_by(0), truth, settings=SETTINGS, rng=rng(), resamples=20)
     assert len(truth) > 250
@@ -296,7 +297,7 @@ def test_an_exact_judge_agrees_with_the_world_and_is_not_called_certain(judged_b
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.02, 0.10])
+@pytest.mark.parametrize("noise", [pytest.param(0.02, marks=pytest.mark.study), 0.10])
 def test_a_validation_in_the_world_recovers_how_often_the_judge_errs(judged_by, truth, noise):
     held = []
     for seed in range(5):
@@ -309,7 +310,7 @@ def test_a_validation_in_the_world_recovers_how_often_the_judge_errs(judged_by, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.02, 0.10])
+@pytest.mark.parametrize("noise", [pytest.param(0.02, marks=pytest.mark.study), 0.10])
 def test_a_hundred_labels_put_the_rates_of_the_world_right(planted, judged_by, truth, noise):
     held = []
     real = {label: np.mean([metric.hit(row.verdict) for row in truth]) for label, metric in LABEL_METRICS.items()}
@@ -323,6 +324,7 @@ def test_a_hundred_labels_put_the_rates_of_the_world_right(planted, judged_by, t
     assert sum(held) >= 0.92 * len(held)
 
 
+@pytest.mark.slow
 def test_labels_that_were_exchanged_or_chosen_are_doubted(judged_by, truth):
     def list_doubts(labels):
         validation = build_validation(judged_by(0.1), labels, settings=SETTINGS, rng=rng(), resamples=100)

@@ -338,6 +338,7 @@ def test_the_papers_table_of_responses_to_the_printed_digit():
         assert rows[name].alpha.value == pytest.approx(oracle, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name,steps,n,expected",
     [
@@ -415,6 +416,7 @@ def test_a_screening_without_a_label_or_a_reason_is_compared_with_nothing():
 PAPERS_SCREENING = {"2WikiMultiHopQA": (300, 8, 18), "MuSiQue": (600, 84, 262), "HotpotQA": (400, 25, 42)}
 
 
+@pytest.mark.slow
 def test_the_papers_tables_of_eligibility_to_the_printed_digit():
     cases = [
         screened(dataset, *(bool(label) or N1 for label in labels))

@@ -188,6 +188,7 @@ def random_cases(seed, count=90, unknown=0.1, datasets=("a", "b", "c")):
     return cases
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("dataset", [None, "b"])
 def test_every_score_is_scikit_learns(seed, dataset):
@@ -217,6 +218,7 @@ def test_every_score_is_scikit_learns(seed, dataset):
             assert value == pytest.approx(getattr(expected, field.name), abs=1e-12), field.name
 
 
+@pytest.mark.slow
 def test_a_dataset_has_the_draws_of_its_own_questions_and_shares_them_with_the_whole():
     cases = random_cases(1)
     both = report(cases)
@@ -255,6 +257,7 @@ def twice(cases, others):
     ]
 
 
+@pytest.mark.slow
 def test_each_judge_of_a_comparison_has_the_intervals_of_its_own_validation():
     cases, others = random_cases(2, unknown=0), random_cases(2, unknown=0)
     others = [compared_case._replace(judge=verdict("11111")) for compared_case in others]

@@ -123,6 +123,7 @@ def test_conditional_rates_by_hand():
     assert compute_metric_rate(Metric.GAP_RISK, [fine]).value is None
 
 
+@pytest.mark.slow
 @given(verdicts, st.randoms(use_true_random=False))
 def test_order_and_copies_do_not_matter(some, random):
     for metric, result in compute_metric_rates(some).items():

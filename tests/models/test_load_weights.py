@@ -59,6 +59,7 @@ def test_a_model_from_a_folder(folder):
     assert next(load_causal_model(str(folder), dtype="bfloat16").parameters()).dtype == torch.bfloat16
 
 
+@pytest.mark.slow
 def test_an_adapter_changes_predictions(folder, adapter):
     model = load_adapter(load_causal_model(str(folder)), adapter)
     assert not torch.equal(logits(model), logits(build("llama")))

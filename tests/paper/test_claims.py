@@ -26,6 +26,7 @@ def test_main_comparison_has_all_responses() -> None:
     assert len(experiment.rows()) == 33_774
 
 
+@pytest.mark.slow
 def test_what_the_bootstrap_resamples_has_the_same_means() -> None:
     """The paired design of appendix D.2 starts from the averages of the main comparison."""
     laid_out = ExperimentArrays.of(experiment.rows())
@@ -36,6 +37,7 @@ def test_what_the_bootstrap_resamples_has_the_same_means() -> None:
             assert 100 * values[column] == pytest.approx(experiment.average(method, metric), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", [ACC, LSR, GSR, TRR])
 def test_full_objective_has_the_best_average(metric: Metric) -> None:
     assert max(METHODS, key=lambda method: experiment.average(method, metric)) == "E-Closure"

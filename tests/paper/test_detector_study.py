@@ -69,6 +69,7 @@ def _study() -> DetectorStudy:
     return study_detectors(scores, responses, rows, StudySettings(resamples=2))
 
 
+@pytest.mark.slow
 def test_groups_are_those_of_the_paper() -> None:
     study = _study()
     assert (study.responses, study.questions, study.undecided, study.unclassified) == (2598, QUESTIONS, {}, {})

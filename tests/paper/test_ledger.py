@@ -27,6 +27,7 @@ def test_report_adds_up() -> None:
     assert last.split()[-1] == str(len(cells()))
 
 
+@pytest.mark.slow
 def test_one_unit_off_is_noticed() -> None:
     """No derived number would pass with another last digit."""
     missed = []

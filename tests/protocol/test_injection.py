@@ -21,6 +21,7 @@ from eclose.protocol.judging import JudgeQuestion
 from eclose.protocol.prompts import PromptMessage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "count"), [(1, 400), pytest.param(2, 3_000, marks=pytest.mark.slow)], ids=["some", "many"]
 )
@@ -44,6 +45,7 @@ def problems_with(monkeypatch, render, count=60):
     return [problem for case in islice(make_hostile_cases(1), count) for problem in find_prompt_breaches(case)]
 
 
+@pytest.mark.slow
 def test_quotes_that_are_not_escaped_would_be_found(monkeypatch):
     def unescaped(material):
         return "{" + ", ".join(f'"{name}": "{value}"' for name, value in asdict(material).items()) + "}"

@@ -117,6 +117,7 @@ def test_intervals_of_rates_stay_between_0_and_1(cases, seed):
         assert 0 <= interval.low <= interval.high <= 1
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=20), st.randoms(use_true_random=False)
 )

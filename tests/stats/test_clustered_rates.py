@@ -108,6 +108,7 @@ def test_more_failures_never_raise_an_end(n):
     assert (np.diff(ends, axis=0) <= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(3, 3, 3), (5, 5), (8,), (1, 4, 7), (2, 9), (1, 1, 1, 9)])
 def test_one_more_failure_in_whichever_question_never_raises_an_end(sizes):
     ends = {failures: interval(failures, sizes) for failures in product(*(range(size + 1) for size in sizes))}
@@ -119,6 +120,7 @@ def test_one_more_failure_in_whichever_question_never_raises_an_end(sizes):
                 assert ends[more].high <= before.high + 1e-11
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_one_more_failure_never_raises_an_end_of_a_larger_sample(data):

@@ -209,6 +209,7 @@ def test_ac1_stays_defined_when_all_labels_are_alike():
     assert stat.gwet_ac1([[0, 0], [0, 9]]) == 1.0
 
 
+@pytest.mark.slow
 @given(st.lists(small_tables, min_size=1, max_size=5))
 def test_a_stack_of_tables_is_each_table_for_itself(tables):
     for statistic in BINARY:
@@ -216,6 +217,7 @@ def test_a_stack_of_tables_is_each_table_for_itself(tables):
         np.testing.assert_array_equal(statistic.over(np.stack(tables)), expected)
 
 
+@pytest.mark.slow
 @given(ratings, st.randoms(use_true_random=False))
 def test_relabelling_raters_categories_and_cases_leaves_alpha_unchanged(matrix, random):
     alpha = stat.nominal_alpha(stat.coincidence_tables(matrix, 3).sum(axis=0))
@@ -225,6 +227,7 @@ def test_relabelling_raters_categories_and_cases_leaves_alpha_unchanged(matrix, 
     assert stat.nominal_alpha(stat.coincidence_tables(shuffled, 3).sum(axis=0)) == pytest.approx(alpha, abs=1e-9)
 
 
+@pytest.mark.slow
 @given(ratings)
 def test_a_rater_may_differ_from_case_to_case(matrix):
     """Alpha knows values, not who gave them: sorting each case's values changes nothing."""
@@ -233,6 +236,7 @@ def test_a_rater_may_differ_from_case_to_case(matrix):
     np.testing.assert_array_equal(tables, np.swapaxes(tables, 1, 2))
 
 
+@pytest.mark.slow
 @given(small_tables)
 def test_swapping_two_judges_leaves_agreement_unchanged_and_turns_the_difference(table):
     for statistic in SYMMETRIC:

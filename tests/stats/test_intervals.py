@@ -9,6 +9,7 @@ from eclose.stats.intervals import Interval, percentile_interval, wilson_interva
 proportions = st.integers(1, 3_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
 
+@pytest.mark.slow
 @given(proportions)
 def test_wilson_is_scipys(proportion):
     successes, trials = proportion

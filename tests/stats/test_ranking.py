@@ -224,12 +224,14 @@ def test_a_resample_without_reliable_responses_has_no_threshold():
     np.testing.assert_array_equal(resampled_aurocs(weights, scored), [np.nan, 1, np.nan])
 
 
+@pytest.mark.slow
 @given(responses)
 def test_negated_scores_turn_auroc_around(pairs):
     value, turned = auroc(scored_of(pairs)), auroc(scored_of(pairs, lambda score: -score))
     assert turned == (None if value is None else pytest.approx(1 - value, abs=1e-12))
 
 
+@pytest.mark.slow
 @given(responses, st.sampled_from([lambda x: x**3 + 2 * x, lambda x: np.exp(x / 10), lambda x: 7 * x - 100]))
 def test_a_monotone_transform_changes_nothing_but_the_threshold(pairs, transform):
     plain, bent = scored_of(pairs), scored_of(pairs, transform)
@@ -239,6 +241,7 @@ def test_a_monotone_transform_changes_nothing_but_the_threshold(pairs, transform
     assert threshold_at_retention(bent) == (None if threshold is None else transform(threshold))
 
 
+@pytest.mark.slow
 @given(responses, st.randoms(use_true_random=False))
 def test_the_order_of_responses_does_not_matter(pairs, random):
     shuffled = random.sample(pairs, len(pairs))
@@ -246,6 +249,7 @@ def test_the_order_of_responses_does_not_matter(pairs, random):
         assert statistic(scored_of(shuffled)) == statistic(scored_of(pairs))
 
 
+@pytest.mark.slow
 @given(responses)
 def test_duplicating_every_response_changes_nothing(pairs):
     for statistic in (auroc, recall_at_retention, threshold_at_retention):

@@ -88,6 +88,7 @@ def test_a_sample_with_one_label_of_the_judge_leaves_people_alone():
 pairs = st.lists(st.tuples(st.integers(0, 1), st.sampled_from([0, 1, X])), min_size=2, max_size=40)
 
 
+@pytest.mark.slow
 @given(pairs)
 def test_the_weight_is_the_slope_of_human_on_judge_and_the_rate_is_post_stratified(cases):
     judge, human = np.array(cases, np.intp).T
@@ -103,6 +104,7 @@ def test_the_weight_is_the_slope_of_human_on_judge_and_the_rate_is_post_stratifi
     assert rate.difference == pytest.approx(judge.mean() + (human - judge)[both].mean(), abs=1e-12)
 
 
+@pytest.mark.slow
 @given(pairs)
 def test_the_interval_holds_the_rate_and_stays_between_nothing_and_all(cases):
     judge, human = np.array(cases, np.intp).T
@@ -118,6 +120,7 @@ def test_at_the_ends_the_interval_begins_with_the_rate():
     assert every.value == every.interval.high == 1 > every.interval.low > 0.8
 
 
+@pytest.mark.slow
 @given(pairs, st.integers(1, 4), st.randoms(use_true_random=False))
 def test_neither_order_nor_copies_within_a_question_change_anything(cases, copies, random):
     judge, human = np.array(cases, np.intp).T
@@ -129,6 +132,7 @@ def test_neither_order_nor_copies_within_a_question_change_anything(cases, copie
     assert again.interval == pytest.approx(plain.interval, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_with_one_case_a_question_the_draws_are_those_of_three_proportions():
     judge = np.repeat(codes(1, 0), [300, 700])
     human = np.full(1000, X)
@@ -185,6 +189,7 @@ def test_a_stratified_sample_by_hand():
     assert rate.value == pytest.approx(5 / 10 * 2 / 5 + 5 / 10 * 1 / 5, abs=1e-15)
 
 
+@pytest.mark.slow
 @given(pairs, st.sampled_from([2.0, 8.0]))
 def test_equal_weights_are_no_weights(cases, weight):
     judge, human = np.array(cases, np.intp).T
@@ -231,6 +236,7 @@ def test_a_rate_carried_over_by_hand():
     assert rate.bounds == pytest.approx((0.4, 0.6), abs=1e-15)
 
 
+@pytest.mark.slow
 def test_draws_of_a_rate_carried_over_are_those_of_three_proportions():
     judge = np.repeat(codes(1, 0), [300, 700])
     rate = rate_from_judge_errors(judge, alone(judge), errors(27, 4, hits=30, others=60), rng=rng(), draws=200_000)
@@ -262,6 +268,7 @@ def test_a_judge_that_hardly_tells_leaves_nearly_everything_open():
     assert high > 0.99
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_where_the_textbook_fails():
     """A small version of campaigns/judge_validation.py: rate 0.1, errors in 2 %, 100 labelled of 2,000."""
     draw, covered, textbook_held = rng(5), 0, 0
@@ -286,12 +293,14 @@ def count_covered(rate, label):
     return covered
 
 
+@pytest.mark.slow
 def test_intervals_miss_the_truth_where_the_easy_responses_are_labelled():
     """The first limit of the correction that the guide names."""
     assert count_covered(0.6, lambda truth, _, __: np.where(np.arange(2000) < 100, truth, X)) >= 36
     assert count_covered(0.6, lambda truth, hard, _: np.where(~hard & (np.cumsum(~hard) <= 100), truth, X)) < 20
 
 
+@pytest.mark.slow
 def test_intervals_miss_the_truth_where_people_err():
     """The second limit: 5 % of the labels are wrong, and more labels make it worse."""
 

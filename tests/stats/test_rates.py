@@ -12,6 +12,7 @@ labels = st.lists(st.sampled_from([True, False, None]), max_size=30)
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20)
 
 
+@pytest.mark.slow
 @given(labels)
 def test_a_rate_counts_every_label_once(given_labels):
     rate = Rate.of(given_labels)

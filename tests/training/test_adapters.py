@@ -65,6 +65,7 @@ def test_rslora_scales_by_the_root_of_the_rank(family_file, model_folder, tmp_pa
     assert "dropout 0.0, rsLoRA |" in (tmp_path / "run" / "adapter" / "README.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["use_dora", "use_rslora", "load_in_4bit"])
 def test_settings_of_an_adapter_need_one(model_folder, name):
     with pytest.raises(SettingError, match=f"{name}: needs an adapter, but lora_rank is 0"):

@@ -60,6 +60,7 @@ lora_targets: [q_proj, v_proj]
     assert read_recipe(path, {}) == read_recipe(None, parse_recipe_flags(words)) == written
 
 
+@pytest.mark.slow
 def test_every_field_can_be_set_by_its_name():
     """Of ours and of Transformers'; where a run lies is the command's to say."""
     settings = {field.name for kind in (EClosureConfig, TrainedModelSettings) for field in fields(kind) if field.init}

@@ -93,6 +93,7 @@ def chosen_by(run, model, **more):
     return select_checkpoint(run, FAMILIES, SETTINGS, lambda: model, **more)
 
 
+@pytest.mark.slow
 def test_the_score_is_half_and_two_quarters(run):
     selection = chosen_by(run, Model(BEST_IS_10))
     assert [scored.checkpoint.step for scored in selection.checkpoints] == [5, 10, 20]
@@ -124,6 +125,7 @@ def test_a_tie_is_exact():
     assert Selection(two[::-1], (), None).best is two[0]
 
 
+@pytest.mark.slow
 def test_aliases_belong_to_the_original_answer_alone(run):
     """A source whose alias is said everywhere is right on its original input and nowhere else."""
 
@@ -183,6 +185,7 @@ def silent(finish):
     return Silent({}, finish)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("finish", "advice"), [(FinishReason.STOP, ""), (FinishReason.LENGTH, "36 were cut off")])
 def test_no_checkpoint_is_selected_where_nothing_was_answered(run, finish, advice):
     chosen_by(run, Model(BEST_IS_10))
@@ -198,6 +201,7 @@ def test_no_checkpoint_is_selected_where_nothing_was_answered(run, finish, advic
     assert [row["step"] for row in record["checkpoints"]] == [5, 10, 20]
 
 
+@pytest.mark.slow
 def test_a_doubtful_selection_says_why(run):
     nothing = {step: right(0, 0, 0) for step in (5, 10, 20)}
     assert chosen_by(run, Model(nothing)).warning.startswith("no reply of any checkpoint is correct; the earliest")
@@ -216,6 +220,7 @@ def test_a_doubtful_selection_says_why(run):
     assert json.loads((run / "selection.json").read_text())["warning"] == selection.warning
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_no_adapter_is_not_removed(run):
     (run / "selected").mkdir()
     (run / "selected" / "notes.txt").write_text("mine")
@@ -224,6 +229,7 @@ def test_a_folder_that_is_no_adapter_is_not_removed(run):
     assert (run / "selected" / "notes.txt").is_file()
 
 
+@pytest.mark.slow
 def test_the_record_says_everything(run):
     chosen_by(run, Model(BEST_IS_10))
     record = json.loads((run / "selection.json").read_text())
@@ -254,6 +260,7 @@ def test_the_record_says_everything(run):
     assert sorted(record["settings"]["versions"]) == ["peft", "torch", "transformers"]
 
 
+@pytest.mark.slow
 def test_every_reply_is_kept_with_what_was_made_of_it(run):
     chosen_by(run, Model(BEST_IS_10))
     lines = [json.loads(line) for line in (run / "selection.replies.jsonl").read_text().splitlines()]
@@ -271,6 +278,7 @@ def test_every_reply_is_kept_with_what_was_made_of_it(run):
     assert first["finish"] == "stop"
 
 
+@pytest.mark.slow
 def test_the_chosen_adapter_is_copied_whole_and_without_training_state(run):
     selection = chosen_by(run, Model(BEST_IS_10))
     assert selection.adapter == run / "selected"
@@ -297,6 +305,7 @@ def test_a_copy_replaces_an_adapter_and_nothing_else(run, tmp_path):
     assert (target / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_stopped_selection_goes_on(run):
     class Dying(Model):
         def complete_all(self, requests):
@@ -317,6 +326,7 @@ def test_a_stopped_selection_goes_on(run):
     assert selection.best.checkpoint.step == 10
 
 
+@pytest.mark.slow
 def test_replies_that_are_not_all_there_are_asked_for_again(run):
     chosen_by(run, Model(BEST_IS_10))
     path = run / "selection.replies.jsonl"
@@ -332,6 +342,7 @@ def not_loaded():
     raise AssertionError("there is nothing left to ask")
 
 
+@pytest.mark.slow
 def test_a_finished_selection_needs_no_model_and_changes_nothing(run):
     chosen_by(run, Model(BEST_IS_10))
     files = {path: (path.read_bytes(), path.stat().st_ino) for path in run.rglob("*") if path.is_file()}
@@ -342,6 +353,7 @@ def test_a_finished_selection_needs_no_model_and_changes_nothing(run):
         assert now[path][1] == files[path][1] or path.name == "selection.json"
 
 
+@pytest.mark.slow
 def test_training_that_went_on_adds_a_candidate(run):
     chosen_by(run, Model(BEST_IS_10))
     (run / "checkpoint-30" / "complete.json").write_text("{}")
@@ -351,6 +363,7 @@ def test_training_that_went_on_adds_a_candidate(run):
     assert (run / "selected" / "adapter_model.safetensors").read_text() == "weights 30"
 
 
+@pytest.mark.slow
 def test_another_adapter_in_the_same_folder_is_asked_anew(run):
     chosen_by(run, Model(BEST_IS_10))
     (run / "checkpoint-5" / "adapter_model.safetensors").write_text("other weights")
@@ -359,6 +372,7 @@ def test_another_adapter_in_the_same_folder_is_asked_anew(run):
     assert again.asked == [5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "names"),
     [
@@ -382,12 +396,14 @@ def test_other_settings_are_refused_unless_forced(run, settings, names):
     assert select_checkpoint(run, FAMILIES, SETTINGS, not_loaded, force=True).best.checkpoint.step == 10
 
 
+@pytest.mark.slow
 def test_other_families_are_refused_unless_forced(run):
     chosen_by(run, Model(BEST_IS_10))
     with pytest.raises(UserError, match="with other families"):
         select_checkpoint(run, FAMILIES[:3], SETTINGS, not_loaded)
 
 
+@pytest.mark.slow
 def test_what_counts_as_right_is_judged_anew(run):
     chosen_by(run, Model(BEST_IS_10))
     families = [replace(family, source=replace(family.source, aliases=("nobody at all",))) for family in FAMILIES]
@@ -397,6 +413,7 @@ def test_what_counts_as_right_is_judged_anew(run):
     assert all(line["correct"] for line in lines if line["view"] == "Gold")
 
 
+@pytest.mark.slow
 def test_damaged_files_are_sentences(run):
     chosen_by(run, Model(BEST_IS_10))
     (run / "selection.json").write_text("{")
@@ -411,6 +428,7 @@ def test_damaged_files_are_sentences(run):
         select_checkpoint(run, FAMILIES, SETTINGS, not_loaded, force=True)
 
 
+@pytest.mark.slow
 def test_a_family_that_is_too_long_is_named(run):
     class Small(Model):
         def complete_all(self, _):

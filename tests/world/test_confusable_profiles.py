@@ -30,6 +30,7 @@ def items():
     return {profile: [make_world_item(profile, SEED, index) for index in range(COUNT)] for profile in PROFILES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_passages_answer_a_near_question_otherwise(profile, items):
     answered = 0

@@ -53,6 +53,7 @@ def test_the_shipped_files_are_what_the_world_makes(tmp_path):
     assert not stale, f"{stale} differ from what the world makes now; renew them by: python -m eclose.world.demo"
 
 
+@pytest.mark.slow
 def test_every_system_answers_every_question_once(rows, every):
     assert all([one.response.source.model for one in row] == list(SYSTEM_FAILURE_RATES) for row in rows)
     assert len({one.response.id for one in every}) == 2 * 240
@@ -62,6 +63,7 @@ def test_every_system_answers_every_question_once(rows, every):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_truth_is_what_the_oracle_reads(every):
     assert [
         one.response.id
@@ -70,6 +72,7 @@ def test_the_truth_is_what_the_oracle_reads(every):
     ] == []
 
 
+@pytest.mark.slow
 def test_every_kind_of_failure_is_in_it(every):
     assert {one.truth.verdict.failure_class for one in every} >= {
         FailureClass.PATH_DEVIATION, FailureClass.INCOMPLETE_REASONING, FailureClass.ANSWER_DECOUPLING
@@ -87,6 +90,7 @@ def test_every_kind_of_failure_is_in_it(every):
     assert both
 
 
+@pytest.mark.slow
 def test_the_candidate_looks_better_and_is_less_reliable(every):
     def rate(system, label):
         verdicts = [one.truth.verdict for one in every if one.response.source.model == system]
@@ -97,6 +101,7 @@ def test_the_candidate_looks_better_and_is_less_reliable(every):
     assert rate("candidate", "reliable") < rate("baseline", "reliable")
 
 
+@pytest.mark.slow
 def test_retrieval_fails_now_and_then_and_the_passages_keep_their_places(rows):
     lacking = [
         row[0].instance
@@ -109,17 +114,20 @@ def test_retrieval_fails_now_and_then_and_the_passages_keep_their_places(rows):
         assert set(instance.support_ids) < instance.passage_ids
 
 
+@pytest.mark.slow
 def test_a_response_that_breaks_off_has_no_answer_and_no_label_for_it(every):
     cut = [one for one in every if one.response.cut_off]
     assert 0 < len(cut) / len(every) < 4 * CUT_OFF_RATE
     assert all(one.response.answer is None and one.truth.verdict.correct is None for one in cut)
 
 
+@pytest.mark.slow
 def test_a_judge_that_does_not_err_says_what_is_true(every):
     exact = WorldJudge(error_rate=0.0)
     assert [one.response.id for one in every[::7] if judged(one, exact).verdict != one.truth.verdict] == []
 
 
+@pytest.mark.slow
 def test_a_judge_that_errs_does_so_as_often_as_is_said(every):
     model = WorldJudge(error_rate=0.2)
     some = every[::3]

@@ -463,6 +463,7 @@ def changed_name(item: WorldItem, rng: Random) -> Response:
     return replace(item.response, trace=Trace.of(*texts))
 
 
+@pytest.mark.slow
 def test_a_changed_fact_changes_the_verdict() -> None:
     unsound = 0
     for index in range(40):
@@ -475,6 +476,7 @@ def test_a_changed_fact_changes_the_verdict() -> None:
     assert unsound >= 38
 
 
+@pytest.mark.slow
 def test_a_changed_passage_changes_the_verdict() -> None:
     for index in range(40):
         item = make_world_item(PROFILES[index % 3], 6, index)

@@ -40,6 +40,7 @@ def families(funnels):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_contexts_are_short(profile, families):
     words = [family.source.context_words for family in families[profile]]
@@ -49,6 +50,7 @@ def test_contexts_are_short(profile, families):
     assert {len(family.gold.evidence) for family in families[profile]} == {PASSAGES[profile]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_edits_make_no_context_longer_than_a_value(profile, families):
     for family in families[profile]:
@@ -58,6 +60,7 @@ def test_edits_make_no_context_longer_than_a_value(profile, families):
             assert abs(after - family.source.context_words) <= 14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_nearly_every_source_becomes_a_family(profile, families, funnels):
     funnel = funnels[profile]
@@ -67,6 +70,7 @@ def test_nearly_every_source_becomes_a_family(profile, families, funnels):
     assert set(funnel.dropped) <= {"no evidence edit", "no question edit"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_every_gate_passes_and_every_view_is_reliable(profile, families):
     for family in families[profile]:
@@ -139,6 +143,7 @@ def test_what_is_not_needed_is_about_rivals(profile, families):
             assert {reading.kind for reading in readings} == needed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_every_planted_label_is_recovered(profile):
     for index in range(8):
@@ -149,6 +154,7 @@ def test_every_planted_label_is_recovered(profile):
                 assert judge_by_oracle(item.instance, broken.response).verdict == broken.verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_a_family_depends_on_profile_seed_and_number_alone(profile, families):
     again = list(islice(make_world_families(profile, SEED), 10))
@@ -160,6 +166,7 @@ def test_a_family_depends_on_profile_seed_and_number_alone(profile, families):
     assert later in families[profile]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_training_and_held_out_numbers_share_no_question(profile):
     seen, held_out = (

@@ -73,6 +73,7 @@ def test_typos_of_a_colleague_delay_only_the_colleague(attempts, clock):
     assert wait(attempts, "ann", HOME, right=True) == 0
 
 
+@pytest.mark.slow
 def test_an_attacker_for_eight_hours_neither_gets_far_nor_locks_the_lead_out(attempts, clock):
     """1,420 tries of the lead within 8 hours, while a stranger guesses all the time: all are let in."""
     guesses, let_in = 0, 0
@@ -85,6 +86,7 @@ def test_an_attacker_for_eight_hours_neither_gets_far_nor_locks_the_lead_out(att
     assert 8 * 20 <= guesses <= 9 * 20
 
 
+@pytest.mark.slow
 def test_many_names_from_one_address_are_limited(attempts, clock):
     guesses = 0
     for number in range(0, 8 * HOUR, 5):

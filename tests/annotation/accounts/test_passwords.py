@@ -21,6 +21,7 @@ from eclose.errors import UserError
 GOOD = "seven lazy otters sing"
 
 
+@pytest.mark.slow
 def test_a_hash_matches_its_password_alone():
     stored = hash_password(GOOD)
     assert stored.startswith("$argon2id$v=19$m=19456,t=2,p=1$")

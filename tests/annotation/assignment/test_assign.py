@@ -65,7 +65,7 @@ def test_at_the_size_of_the_paper_all_counts_are_as_equal_as_they_can_be():
     assert set(Counter((task.annotator, task.item.question) for task in assignment.tasks).values()) == {1}
 
 
-@pytest.mark.parametrize("questions", [5, 10, 15, 30, 31, 52])
+@pytest.mark.parametrize("questions", [5, 10, 15, pytest.param(30, marks=pytest.mark.slow), 31, 52])
 def test_small_projects_are_even_too(questions):
     assignment = assign_to_annotators(grid(questions, 3), SIX)
     summary = assignment.summary()
@@ -91,6 +91,7 @@ def test_everybody_has_a_fair_share_and_no_question_twice(project, seed):
         assert places == list(range(1, len(places) + 1))
 
 
+@pytest.mark.slow
 @patient
 @given(projects(), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(project, random):
@@ -154,6 +155,7 @@ def test_the_most_crowded_question_is_named():
     assert assign_to_annotators(items, ("A1", "A2", "A3"), share_questions=True).share_questions
 
 
+@pytest.mark.slow
 @patient
 @given(projects(crowded=True))
 def test_shared_questions_repeat_as_little_as_possible_and_are_counted(project):

@@ -62,6 +62,7 @@ def test_samples_that_cannot_be_drawn_are_refused():
         draw_label_sample(IDS, JUDGMENTS, n=3, seed=1)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=3), st.integers(1, 50), min_size=1, max_size=6), st.data())
 def test_shares_add_up(sizes, data):
     n = data.draw(st.integers(len(sizes), sum(sizes.values())))
@@ -108,6 +109,7 @@ def test_labels_of_responses_that_were_changed_since_are_refused(tmp_path):
         begin_label_project(tmp_path / "labels", {}, responses, sample, NOW)
 
 
+@pytest.mark.slow
 def test_a_larger_sample_contains_the_smaller_one():
     samples = [set(draw_label_sample(IDS, JUDGMENTS, n=n, seed=1).chosen) for n in range(4, 200)]
     assert all(smaller < larger for smaller, larger in pairwise(samples))

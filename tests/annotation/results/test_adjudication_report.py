@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import pytest
 from tests.annotation.results.records import FILLER, L1, L2, SOUND, annotation, grouped, grouped_questions, screening
 
 from eclose.annotation.adjudication import AdjudicationTrigger
@@ -63,6 +64,7 @@ def flagged(number, labels="1110"):
     return [annotation(f"r{number}", "A1", labels="1110"), annotation(f"r{number}", "A2", labels=labels)]
 
 
+@pytest.mark.slow
 def test_the_paper_s_819_and_4_are_823():
     differing = overlapping()
     rows = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 from tests.annotation.results.records import (
     FILLER,
     L1,
@@ -101,6 +102,7 @@ def test_the_same_seed_gives_the_same_report():
     assert made(rows, seed=1) != made(rows)
 
 
+@pytest.mark.slow
 def test_the_paper_s_size_is_counted_whole():
     rng = np.random.default_rng(0)
     kinds = [SOUND] * 9 + [L1, L2, FILLER]

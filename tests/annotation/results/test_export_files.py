@@ -221,6 +221,7 @@ def test_parquet_without_its_library_says_what_to_install(out, monkeypatch):
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_the_export_of_a_project_is_a_run_that_diagnose_reads(out, tmp_path):
     project = study(tmp_path / "study")
     with project.reading() as connection:

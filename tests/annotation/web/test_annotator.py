@@ -42,6 +42,7 @@ def ticked(page):
     return len(re.findall(r'<input type="radio" name="\d[^>]* checked', page.text))
 
 
+@pytest.mark.slow
 def test_one_task_from_login_to_receipt(project, enter):
     ann = enter("ann")
     home = ann.get("/")
@@ -70,6 +71,7 @@ def test_new_page_needs_one_connection_at_a_time(project, enter):
     assert max(in_use) == 1
 
 
+@pytest.mark.slow
 def test_page_with_problems_keeps_what_was_filled_in(enter):
     ann = enter("ann")
     address = ann.task()
@@ -80,6 +82,7 @@ def test_page_with_problems_keeps_what_was_filled_in(enter):
     assert ticked(answer) == len(fields) - 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", [{"1.aligned": "yes"}, {"99.sound": "yes"}, {"role": "lead"}, {"1.sound.x": "yes"}])
 def test_fields_that_are_not_asked_are_refused(enter, extra):
     ann = enter("ann")
@@ -88,6 +91,7 @@ def test_fields_that_are_not_asked_are_refused(enter, extra):
     assert ann.submit(address).status_code == 303
 
 
+@pytest.mark.slow
 def test_foreign_and_unknown_tasks_answer_the_same(enter):
     ann, bob = enter("ann"), enter("bob")
     address = ann.task()
@@ -103,6 +107,7 @@ def test_foreign_and_unknown_tasks_answer_the_same(enter):
     assert len({answer.text for answer in answers}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, status", [("B", 409), ("C", 409), ("D", 409), ("S", 404), ("AB", 404)])
 def test_passes_cannot_be_skipped(enter, name, status):
     ann = enter("ann")
@@ -111,6 +116,7 @@ def test_passes_cannot_be_skipped(enter, name, status):
     assert ann.sheet(address).form.name == "A"
 
 
+@pytest.mark.slow
 def test_closed_pass_stays_closed_and_repeated_click_is_one(enter):
     ann = enter("ann")
     address = ann.task()
@@ -120,6 +126,7 @@ def test_closed_pass_stays_closed_and_repeated_click_is_one(enter):
     assert ann.client.post(action, data=fields | {"key": "other"}).status_code == 409
 
 
+@pytest.mark.slow
 def test_draft_comes_back(enter):
     ann = enter("ann")
     address = ann.task()
@@ -130,6 +137,7 @@ def test_draft_comes_back(enter):
     assert ann.client.post(f"{address}/B/draft", data=kept).status_code in (409, 422)
 
 
+@pytest.mark.slow
 def test_adjudicator_takes_what_waits(project, enter):
     for name in ("ann", "bob", "cyd"):
         work_off(project, who(project, name))
@@ -162,6 +170,7 @@ def undoable(page):
     return match and match[1]
 
 
+@pytest.mark.slow
 def test_pass_can_be_undone_until_the_next_disclosure(project, enter):
     ann = enter("ann")
     address = ann.task()
@@ -218,6 +227,7 @@ def test_practice_tells_the_right_label_and_its_reason(enter):
     assert re.search(r">ann</th><td[^>]*>1 of 7</td><td[^>]*>0<", lead.get("/training").text)
 
 
+@pytest.mark.slow
 def test_tasks_that_wait_for_screening_are_named_and_cannot_be_taken(tmp_path):
     project = make_project(tmp_path / "study", screeners=("sue", "sam"), screening=ScreeningMode.REQUIRED)
     PASSWORDS or PASSWORDS.append(hashed())

@@ -29,12 +29,14 @@ def swept(tmp_path_factory):
         yield sweep
 
 
+@pytest.mark.slow
 def test_nothing_is_told_too_early_or_to_the_wrong_person(swept):
     assert swept.scan.leaks == []
     assert swept.broken == []
     assert swept.scan.pages > 900
 
 
+@pytest.mark.slow
 def test_everything_is_shown_where_it_should_be(swept):
     """Else the scan would find nothing because there is nothing to find."""
     met = swept.scan.met
@@ -48,6 +50,7 @@ def test_everything_is_shown_where_it_should_be(swept):
     assert not met.keys() & (NEVER | NOWHERE)
 
 
+@pytest.mark.slow
 def test_the_work_was_done_to_its_end(swept):
     """Two adjudicators and all who came before them have been through all their passes."""
     assert swept.study.rows() == swept.truth.rows()
@@ -123,6 +126,7 @@ def plain(answer):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nick", ["ann", "sue", "fay"])
 def test_what_others_decide_changes_no_byte_of_a_page(one, everybody, nick):
     """Of two who label the same, one has finished with it or not begun: the other cannot tell."""
@@ -155,6 +159,7 @@ def case_of(folder, second):
         return [*pages, plain(everybody.get("eve", "/finished"))]
 
 
+@pytest.mark.slow
 def test_why_a_case_is_in_the_queue_changes_no_byte_of_a_page(tmp_path):
     """Whether they differ in the first pass, in the last, or agree on what cannot be right, is not to be seen."""
     whys = ({"sound": "no"}, {"aligned": "no"}, {"complete": "no"}, {"correct": "no"})
@@ -162,6 +167,7 @@ def test_why_a_case_is_in_the_queue_changes_no_byte_of_a_page(tmp_path):
     assert all(one == pages[0] for one in pages[1:])
 
 
+@pytest.mark.slow
 def test_an_adjudicator_sees_labels_only_where_the_project_says_so(tmp_path):
     for number, wanted in enumerate((False, True)):
         with study(tmp_path / f"{number}", labels_to_adjudicator=wanted) as one, crowd(one) as everybody:

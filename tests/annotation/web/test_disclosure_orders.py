@@ -11,17 +11,20 @@ from tests.annotation.web.orders import run_orders
 
 from eclose.annotation import submissions, visible
 
-ORDERS, REQUESTS = 40, 20
+REQUESTS = 20
 
 
-def test_random_orders_win_nothing(tmp_path):
-    tally = run_orders(tmp_path, range(ORDERS), REQUESTS)
+@pytest.mark.slow
+@pytest.mark.parametrize("orders", [10, pytest.param(40, marks=pytest.mark.study)])
+def test_random_orders_win_nothing(tmp_path, orders):
+    tally = run_orders(tmp_path, range(orders), REQUESTS)
     assert (tally.advances, tally.disclosures, tally.access) == ([], [], [])
     # What never happens was tried, and what may happen did.
-    assert tally.orders == ORDERS
+    assert tally.orders == orders
     assert {200, 204, 303, 403, 404, 409, 422} <= tally.answers.keys()
 
 
+@pytest.mark.slow
 def test_two_who_submit_at_once_make_one_row(tmp_path):
     """Over a socket, with threads: the same click twice, two tabs, two opinions."""
     with study(tmp_path / "study") as one:
@@ -64,6 +67,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_server_without_a_lock_is_found_out(name, tmp_path, monkeypatch):
     monkeypatch.setattr(*MUTANTS[name])
@@ -71,6 +75,7 @@ def test_a_server_without_a_lock_is_found_out(name, tmp_path, monkeypatch):
     assert tally.wins
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_shown_early_is_found_out(tmp_path, monkeypatch):
     monkeypatch.setattr(visible, "PASS_QUERIES", {**visible.PASS_QUERIES, "B": visible.PASS_QUERIES["C"]})
     monkeypatch.setattr(visible, "_BUILDERS", {**visible._BUILDERS, "B": _answer_in_the_reasoning})

@@ -43,6 +43,7 @@ def test_guessing_is_slowed_down_and_tells_nothing(one):
     assert (late.status_code, int(late.headers["retry-after"]) > 0) == (429, True)
 
 
+@pytest.mark.slow
 def test_right_passwords_are_never_delayed(one, everybody):
     """Ten logins from one address, after a stranger and a colleague have guessed as often as they may."""
     give_passwords(one, "ann", "lea")
@@ -127,6 +128,7 @@ def test_who_was_kept_out_after_an_invitation_does_not_get_in(one, everybody):
     assert (answer.status_code, answer.headers["location"], "set-cookie" in answer.headers) == (303, "/login", False)
 
 
+@pytest.mark.slow
 def test_a_new_password_needs_the_old_one_and_ends_other_sessions(one, everybody):
     give_passwords(one, "ann")
     with one.project.writing() as connection:
@@ -140,6 +142,7 @@ def test_a_new_password_needs_the_old_one_and_ends_other_sessions(one, everybody
     assert everybody.get("ann", "/").headers["location"] == "/login"
 
 
+@pytest.mark.slow
 def test_no_secret_is_kept_or_logged(one, caplog):
     """Passwords, tokens of sessions, of forms and of invitations: not in a log at its loudest, not in the database."""
     mine, typed_as_name = "zebra-Quartz-9-lantern-willow", "hunter2-Moonlight-Harbour"

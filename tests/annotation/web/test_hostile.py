@@ -129,6 +129,7 @@ class Shape(HTMLParser):
         self.addresses |= {value for name, value in attrs if name in ("href", "src", "action", "hx-post", "formaction")}
 
 
+@pytest.mark.slow
 def test_every_text_stays_text(tmp_path):
     """A page of hostile texts is made of the same tags as a page of plain ones, and leads nowhere else."""
     plain = [f"plain words {number}" for number in range(len(PAYLOADS))]

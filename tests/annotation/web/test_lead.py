@@ -37,6 +37,7 @@ def lead(project):
     return browser
 
 
+@pytest.mark.slow
 def test_agreement_and_times_are_worked_out_when_asked_for(project, lead):
     assert "Two people have not finished" in lead.get("/dashboard/agreement").text
     for name in ("ann", "bob", "cyd"):
@@ -53,6 +54,7 @@ def test_agreement_and_times_are_worked_out_when_asked_for(project, lead):
     assert "/dashboard/agreement" in lead.get("/dashboard").text
 
 
+@pytest.mark.slow
 def test_all_labels_in_one_file_and_in_the_log(project, lead):
     for name in ("ann", "bob", "cyd", "dan"):
         work_off(project, who(project, name))
@@ -74,6 +76,7 @@ def people_table(page):
     return dict(rows)
 
 
+@pytest.mark.slow
 def test_finished_and_settled_are_two_numbers(project, lead):
     for name in ("ann", "bob", "cyd"):
         work_off(project, who(project, name))
@@ -104,6 +107,7 @@ def join_with(project, name, token):
     return browser
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("screening", [False, True])
 def test_every_offered_role_works_for_a_new_name(tmp_path, password, screening):
     screeners = ("sue", "sam") if screening else ()
@@ -138,6 +142,7 @@ def test_names_that_cannot_be_added_are_told_on_the_page(project, lead):
     assert "zoe" not in people_table(lead.get("/dashboard").text)
 
 
+@pytest.mark.slow
 def test_a_known_person_keeps_the_password_until_the_lead_confirms(project, lead):
     ann = Browser(application(project), project, "ann")
     ann.login()
@@ -164,6 +169,7 @@ def test_what_shuts_people_out_is_confirmed_first(project, lead, change, warning
     assert lead.get(f"/dashboard/people/lead/{change}").status_code == 404
 
 
+@pytest.mark.slow
 def test_tasks_of_a_leaver_are_handed_over(tmp_path, password):
     with closing(make_project(tmp_path / "shared", share_questions=True)) as project:
         with_passwords(project, password)
@@ -187,6 +193,7 @@ def test_tasks_that_fit_no_colleague_stay_and_the_page_says_why(project, lead):
     assert "0 / 4" in people_table(answer.text)["ann"]
 
 
+@pytest.mark.slow
 def test_a_taken_case_is_handed_over(project, lead):
     for name in ("ann", "bob", "cyd"):
         work_off(project, who(project, name))
@@ -211,6 +218,7 @@ def test_only_the_lead_has_these_pages(project):
     assert ann.post("/dashboard/people/bob/reassign", new="", reason="x").status_code == 404
 
 
+@pytest.mark.slow
 def test_who_is_kept_out_is_out_at_once(project, lead):
     ann = Browser(application(project), project, "ann")
     ann.login()

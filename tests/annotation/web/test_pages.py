@@ -62,6 +62,7 @@ def everything():
     return {**plain_pages(), **work_pages()}
 
 
+@pytest.mark.slow
 def test_no_page_has_anything_inline_or_from_elsewhere(everything):
     for name, html in everything.items():
         read = Reader(html)
@@ -310,6 +311,7 @@ def test_home_says_what_is_next():
         assert [other for other in told if other in html] == [words_told]
 
 
+@pytest.mark.slow
 def test_hostile_text_stays_text():
     for text in PAYLOADS:
         shown = AnnotatorReferenceMaterial(text, (DisclosedPassage(0, text, text),), text, text, text, (text,))

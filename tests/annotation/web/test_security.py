@@ -34,6 +34,7 @@ ALWAYS = {
 POLICY = ("default-src 'none'", "object-src 'none'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tls", [False, True])
 def test_headers_of_every_answer(one, tls):
     with crowd(one, tls=tls) as everybody:
@@ -69,6 +70,7 @@ def test_headers_of_every_answer(one, tls):
     assert "max-age=31536000" in (answers[0].headers.get("strict-transport-security") or "max-age=31536000")
 
 
+@pytest.mark.slow
 def test_the_policy_needs_nothing_inline(everybody):
     """What the policy forbids is not on the pages either: no script, style or handler within them."""
     task = next(task.id for task in everybody.study.tasks() if task.nick == "ann")
@@ -94,6 +96,7 @@ def test_the_cookie_is_for_this_server_alone(one, tls, wanted):
 # --- forms that are not ours -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_form_needs_the_token_of_its_session(one, everybody):
     """Without it, with a wrong one, with a colleague's: nothing is done, whoever asks."""
     before = state(one)
@@ -200,6 +203,7 @@ def test_pages_are_never_compressed(everybody):
     assert "content-encoding" not in everybody.get("ann", "/account", **{"accept-encoding": "gzip"}).headers
 
 
+@pytest.mark.slow
 def test_looking_changes_nothing(one, everybody):
     """No address that is only opened changes anything."""
     before = state(one)
@@ -245,6 +249,7 @@ def test_a_websocket_is_turned_away(everybody):
 # --- what is another's -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_tasks_of_others_answer_as_unknown_tasks(one, everybody):
     """Every kind of request for every task, by everybody but its owner: 404, in the same bytes as for nothing."""
     ways = [("GET", ""), *(("POST", f"/{name}{what}") for name in "AS" for what in ("", "/draft", "/undo"))]
@@ -286,6 +291,7 @@ def test_an_undone_pass_is_open_to_one_person(one, everybody):
 EVERYBODY = {"/", "/login", "/logout", "/account", "/guideline", "/training"}
 
 
+@pytest.mark.slow
 def test_a_page_of_another_role_does_not_exist(one, everybody):
     """The lead's pages for all others, and the pages of those who label for the lead."""
     before = state(one)
@@ -302,6 +308,7 @@ def test_a_page_of_another_role_does_not_exist(one, everybody):
     assert state(one) == before
 
 
+@pytest.mark.slow
 def test_fields_that_were_not_asked_for_are_refused(one, everybody):
     """A form with one field too many does nothing, on every route and for whoever may use it."""
     before = state(one)

@@ -102,6 +102,7 @@ def test_links_of_the_dashboard_name_the_server(one, running, public_url):
     assert re.findall(r"(\S+)/invitation/[\w-]{43}", re.sub(r"<[^>]+>", " ", page)) == [url]
 
 
+@pytest.mark.slow
 def test_guesses_of_a_stranger_behind_the_proxy_delay_only_the_stranger(one, running):
     give_passwords(one, "lea")
     with running(public_url=PUBLIC) as port:

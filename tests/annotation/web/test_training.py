@@ -57,6 +57,7 @@ def log_in(project, password, name):
     return browser
 
 
+@pytest.mark.slow
 def test_required_practice_opens_the_tasks(tmp_path, password):
     project = make_project(tmp_path / "study", practice=PracticeMode.REQUIRED)
     ann = log_in(project, password, "ann")
@@ -71,6 +72,7 @@ def test_required_practice_opens_the_tasks(tmp_path, password):
     project.close()
 
 
+@pytest.mark.slow
 def test_required_practice_comes_before_the_first_case(tmp_path, password):
     project = make_project(tmp_path / "study", practice=PracticeMode.REQUIRED)
     for name in ("ann", "bob", "cyd", "dan"):
@@ -81,6 +83,7 @@ def test_required_practice_comes_before_the_first_case(tmp_path, password):
     project.close()
 
 
+@pytest.mark.slow
 def test_optional_practice_is_offered_and_none_is_not(tmp_path, password):
     for practice in (PracticeMode.OPTIONAL, PracticeMode.NONE):
         project = make_project(tmp_path / practice, practice=practice)

@@ -136,21 +136,25 @@ async def check(server: ModelServer, folder: Path) -> None:
 
 
 MOMENTS = [
-    "before save 1",  # the requests are on disk, the note is not
     "after intend 10",  # part of a shard is in the ledger
+    "before save 3",  # a batch is made, and nobody noted it
+    "after settle 30",  # in the midst of collecting
+]
+MORE_MOMENTS = [
+    "before save 1",  # the requests are on disk, the note is not
     "after upload 1",
     "after save 2",  # about to make a batch
-    "before save 3",  # a batch is made, and nobody noted it
     "after save 3",
-    "before save 6",  # the same with the second batch
+    "before save 6",  # a second batch is made, and nobody noted it
     "before settle 1",  # about to keep replies
-    "after settle 30",  # in the midst of collecting
     "before save 10",  # a batch is collected, and nobody noted it
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment", [*MOMENTS, *(pytest.param(moment, marks=pytest.mark.study) for moment in MORE_MOMENTS)]
+)
 def test_killed_at_any_moment_a_run_goes_on(forks, tmp_path, moment):
     async def main() -> None:
         async with open_model_server(registry(), batches=BatchBehaviour(shuffled=True)) as server:
@@ -161,6 +165,7 @@ def test_killed_at_any_moment_a_run_goes_on(forks, tmp_path, moment):
     asyncio.run(main())
 
 
+@pytest.mark.study  # in short: one kill at each of three moments
 @pytest.mark.slow
 def test_killed_again_and_again_a_run_comes_to_its_end(forks, tmp_path):
     rng = random.Random(1)

@@ -36,6 +36,7 @@ def instances(tmp_path):
     return tmp_path / "instances.jsonl"
 
 
+@pytest.mark.slow
 def test_responses_are_those_of_single_calls_and_all_of_them_come_from_a_batch(instances, tmp_path):
     lines = []
     with ModelServerThread(build_world_handlers()) as server:
@@ -61,6 +62,7 @@ def test_requests_that_a_batch_leaves_open_are_sent_as_single_calls(instances, t
     assert result.manifest.counts.accepted == 12
 
 
+@pytest.mark.slow
 def test_the_budget_counts_batches_at_their_price(instances, tmp_path):
     prices = tmp_path / "prices.yaml"
     prices.write_text("127.0.0.1/world: {input: 1, output: 2}\n")
@@ -74,6 +76,7 @@ def test_the_budget_counts_batches_at_their_price(instances, tmp_path):
     assert costs[1] == pytest.approx(costs[0] / 2, rel=0.01)
 
 
+@pytest.mark.slow
 def test_every_question_to_a_judge_takes_a_round(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
@@ -111,6 +114,7 @@ def test_a_ledger_that_is_away_ends_the_run_instead_of_sending_at_full_price(ins
         assert server.bill()["totals"]["received"] == 0
 
 
+@pytest.mark.slow
 def test_the_command_sends_batches(instances, tmp_path):
     with ModelServerThread(build_world_handlers()) as server:
         arguments = [instances, "--model", server.base_url, "--no-price", "--out", tmp_path / "run"]
@@ -120,6 +124,7 @@ def test_the_command_sends_batches(instances, tmp_path):
     assert "12 received = 12 accepted" in result.output
 
 
+@pytest.mark.slow
 def test_a_run_submits_and_leaves_and_the_same_command_collects(instances, tmp_path):
     leave = BatchSettings(poll=0.0, first_wait=0.0, wait=0.0)
     with ModelServerThread(build_world_handlers(), batches=BatchBehaviour(looks=3)) as server:
@@ -170,6 +175,7 @@ def test_every_command_that_asks_a_model_submits_leaves_and_collects(tmp_path, c
     assert len(outputs["single"][0].splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_what_has_no_batches_is_refused_before_anything_is_sent(instances, tmp_path):
     with ModelServerThread(build_world_handlers()) as server:
         generate(instances, server, tmp_path / "run")

@@ -101,6 +101,7 @@ class Simulated:
         return RateLimitShare(max(self.granted.ceiling, self.in_flight), self.granted.requests_per_minute)
 
 
+@pytest.mark.slow
 def test_no_order_of_events_exceeds_the_whole():
     """Joining, renewing, obeying, sending, ending, stalling and dying in any order, each worker at its own pace."""
     assert sum(most_granted(Random(seed)) > 0 for seed in range(80)) > 75

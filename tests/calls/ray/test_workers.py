@@ -46,6 +46,7 @@ LATENCY = 0.2
 # --- shards -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_record_belongs_to_one_shard():
     ids = [f"r{number}" for number in range(2_000)]
     shards = RaySettings(workers=4, shards_per_worker=4).shards

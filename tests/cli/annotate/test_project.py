@@ -63,6 +63,7 @@ def test_init_says_what_everybody_gets_and_how_they_get_in(study):
     assert json.loads((folder / "project.json").read_text())["name"] == "study"
 
 
+@pytest.mark.slow
 def test_what_fails_leaves_nothing(tmp_path, source):
     folder = tmp_path / "study"
     with pytest.raises(SettingError, match="there are only 2"):
@@ -100,6 +101,7 @@ def material_of(folder):
         ]
 
 
+@pytest.mark.slow
 def test_init_draws_a_sample_of_the_run(tmp_path, source):
     def draw(n, *options):
         folder = tmp_path / f"study-{n}{''.join(options)}"
@@ -155,6 +157,7 @@ def test_password_of_a_database_is_not_kept(tmp_path, source):
         run("init", tmp_path / "study", source, "--database", "postgresql://me:secret@localhost/x")
 
 
+@pytest.mark.slow
 def test_work_can_be_given_out_later_and_once(tmp_path, source):
     folder = tmp_path / "study"
     assert "Links" in run("init", folder, source)[1]
@@ -164,6 +167,7 @@ def test_work_can_be_given_out_later_and_once(tmp_path, source):
         run("assign", folder, "--annotators", "eve,fay,gus,hal")
 
 
+@pytest.mark.slow
 def test_status_tells_how_far_everybody_is(study):
     folder, _ = study
     project = open_annotation_project(folder)
@@ -181,6 +185,7 @@ def test_status_counts_questions_by_the_outcome_of_screening(tmp_path, source):
     assert "Screening: 6 not settled" in run("status", folder)[1]
 
 
+@pytest.mark.slow
 def test_who_lost_a_password_gets_a_new_link_and_strangers_none(study):
     folder, _ = study
     assert re.search(r"^ann \(annotator\): http\S+/invitation/\S{43}$", run("invite", folder, "ann")[1])
@@ -264,6 +269,7 @@ def test_the_head_can_lie_elsewhere(tmp_path, source):
     assert "head.txt: is missing, so whether the database lost its end" in run("status", folder)[1].replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_other_guidelines_are_refused(study):
     folder, _ = study
     with closing(sqlite3.connect(folder / "project.sqlite")) as connection:

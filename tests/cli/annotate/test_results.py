@@ -54,6 +54,7 @@ def exported(project, tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_agreement_is_told_in_tables_that_name_nobody(project):
     output = run("agree", project, "--resamples", 100)
     told = lines(output)
@@ -64,6 +65,7 @@ def test_agreement_is_told_in_tables_that_name_nobody(project):
     assert not {"ann", "bob", "cyd", "dan", "eve"} & set(output.split())
 
 
+@pytest.mark.slow
 def test_a_project_and_its_export_give_the_same_report(project, exported):
     of_project = json.loads(run("agree", project, "--json", "--resamples", 100))
     assert json.loads(run("agree", exported, "--json", "--resamples", 100)) == of_project
@@ -96,6 +98,7 @@ def test_an_export_says_what_is_settled_and_what_is_open(project, tmp_path):
     assert "nothing to do" in run("export", project, "--out", tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_every_new_export_is_in_the_log_once(tmp_path):
     study(tmp_path / "study").close()
 
@@ -113,6 +116,7 @@ def test_every_new_export_is_in_the_log_once(tmp_path):
     assert "labels.jsonl" in one["files"]
 
 
+@pytest.mark.slow
 def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_path):
     assert "5 responses to" in run("metrics", exported / "verdicts.jsonl", of=whole)
     run("report", exported, "--out", tmp_path / "report", "--format", "markdown", "--resamples", 100, of=whole)
@@ -136,6 +140,7 @@ def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_pa
     assert "people: 5 of 5 responses are labelled" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("judge", ["people", "panel"])
 def test_labels_of_people_are_not_called_a_judge(project, tmp_path, judge):
     out = tmp_path / "out"

@@ -31,6 +31,7 @@ def begin(tmp_path, source, *words):
     return tmp_path / "study"
 
 
+@pytest.mark.slow
 def test_a_person_who_leaves_is_replaced(tmp_path, source):
     folder = begin(tmp_path, source, "--adjudicators", "eve")
     with pytest.raises(UserError, match="6 of 6 tasks of ann fit none"):
@@ -43,6 +44,7 @@ def test_a_person_who_leaves_is_replaced(tmp_path, source):
     assert re.search(r"ann +annotator +invited +0 +0", run("status", folder)[1])
 
 
+@pytest.mark.slow
 def test_a_third_label_on_half_of_the_responses_comes_from_a_second_project(tmp_path, source):
     """The commands of the guide; ``sed`` sets the number of people of each response to 0."""
     study = begin(tmp_path, source)
@@ -65,6 +67,7 @@ def test_a_third_label_on_half_of_the_responses_comes_from_a_second_project(tmp_
     assert sorted(annotators) == [2] * 6 + [3] * 6
 
 
+@pytest.mark.slow
 def test_a_case_of_an_inactive_adjudicator_is_named_and_handed_over(tmp_path, source):
     folder = begin(tmp_path, source, "--adjudicators", "eve")
     project = open_annotation_project(folder)

@@ -48,6 +48,7 @@ def command(*arguments, code=0):
     return result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("detector", ["ragas", "veriscore", "alignment"])
 def test_scores_are_written_into_the_run(run, responses, detector):
     with ModelServerThread(build_world_handlers()) as server:
@@ -113,6 +114,7 @@ def judge_by_world(run):
     return [SettledVerdict(j.response_id, a.instance_id, j.verdict) for j, a in zip(judgments, answers, strict=True)]
 
 
+@pytest.mark.slow
 def test_the_report_studies_every_file_of_scores_in_the_run(run):
     verdicts = judge_by_world(run)
     with ModelServerThread(build_world_handlers()) as server:

@@ -62,6 +62,7 @@ def report(folder, *more, endings=("jsonl", "jsonl")):
     )
 
 
+@pytest.mark.slow
 def test_a_sample_says_what_it_drew_and_where_there_was_less(built, tmp_path):
     output = run("annotate", "audit", "sample", built, "--out", tmp_path / "audit", "-n", 20)
     shown = lines(output)
@@ -74,6 +75,7 @@ def test_a_sample_says_what_it_drew_and_where_there_was_less(built, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_again_gives_the_same_bytes_and_leaves_forms_alone(built, tmp_path):
     folders = tmp_path / "one", tmp_path / "two"
     for folder in folders:
@@ -90,12 +92,14 @@ def test_again_gives_the_same_bytes_and_leaves_forms_alone(built, tmp_path):
         run("annotate", "audit", "sample", built, "--out", folders[0], "-n", 12)
 
 
+@pytest.mark.slow
 def test_a_file_of_families_is_one_stratum_a_dataset(tmp_path):
     run("world", "make", "--families", 5, "--out", tmp_path)
     output = run("annotate", "audit", "sample", tmp_path / "families.jsonl", "--out", tmp_path / "audit", "-n", 4)
     assert any(line.endswith("all 5 4 4") for line in lines(output))
 
 
+@pytest.mark.slow
 def test_all_pass(audit):
     for number in (1, 2):
         answer(audit / f"forms-{number}.jsonl")
@@ -109,6 +113,7 @@ def test_all_pass(audit):
     assert not (audit / "disagreements.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_disagreements_go_to_a_third_person_and_come_back(audit):
     key = read_audit_key(audit)
     one, two = key.items[:2]
@@ -134,6 +139,7 @@ def test_disagreements_go_to_a_third_person_and_come_back(audit):
     assert told["datasets"]["A"]["Family"]["value"] == 0.9
 
 
+@pytest.mark.slow
 def test_forms_begun_by_a_third_person_stay_though_more_is_disputed(audit):
     one, two = read_audit_key(audit).items[:2]
     answer(audit / "forms-1.jsonl", failing={one.forms[0]})
@@ -144,6 +150,7 @@ def test_forms_begun_by_a_third_person_stay_though_more_is_disputed(audit):
     assert "left as it is; it lacks 1 of them" in report(audit)[0]
 
 
+@pytest.mark.slow
 def test_what_was_not_answered_is_named(audit):
     answer(audit / "forms-1.jsonl")
     output, _ = report(audit)
@@ -154,6 +161,7 @@ def test_what_was_not_answered_is_named(audit):
     assert "1 and 2 Family 0 0 - -" in lines(output)
 
 
+@pytest.mark.slow
 def test_a_table_filled_in_a_spreadsheet(built, tmp_path):
     folder = tmp_path / "audit"
     run("annotate", "audit", "sample", built, "--out", folder, "-n", 20, "--format", "csv")
@@ -183,6 +191,7 @@ def test_one_annotator(built, tmp_path):
     assert "agreement is undefined: there is one annotator" in report(tmp_path / "a", endings=("jsonl",))[0]
 
 
+@pytest.mark.slow
 def test_another_guideline_is_said(audit):
     for number in (1, 2):
         answer(audit / f"forms-{number}.jsonl")

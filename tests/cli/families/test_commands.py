@@ -46,6 +46,7 @@ def test_rows(families, layout, per_family, keys):
     assert len({row["family_id"] for row in rows}) == 3
 
 
+@pytest.mark.slow
 def test_again_does_nothing_and_other_settings_are_refused(families):
     export(families, "trl-sft")
     assert "(done before, nothing to do)" in export(families, "trl-sft")[0].output
@@ -54,6 +55,7 @@ def test_again_does_nothing_and_other_settings_are_refused(families):
     assert export(families, "trl-sft", "--demonstrations", 1, "--force")[0].exit_code == 0
 
 
+@pytest.mark.slow
 def test_what_is_no_family_is_counted_and_explained(families):
     with families.open("a") as file:
         file.write('{"id": "x"}\n' + families.read_text().splitlines()[0] + "\n")

@@ -91,6 +91,7 @@ def test_the_datasets_library_loads_it(folder, tmp_path, monkeypatch):
     assert back(tmp_path / "again.parquet") == (folder / "train.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_again_does_nothing_and_a_change_is_refused(folder):
     _, out = export(folder)
     before = {path: (out / path).stat().st_mtime_ns for path in names(out)}
@@ -145,6 +146,7 @@ def test_the_run_itself_is_never_written_to(folder):
             run("families", "export", given, "--format", "datasets", "--out", folder, "--force")
 
 
+@pytest.mark.slow
 def test_what_is_no_family_is_counted_and_explained(folder):
     with (folder / "train.jsonl").open("a") as file:
         file.write('{"id": "x"}\n' + (folder / "train.jsonl").read_text().splitlines()[0] + "\n")

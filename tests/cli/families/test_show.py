@@ -45,12 +45,14 @@ def test_a_family_is_found_by_its_id_and_by_its_source_in_a_file_and_in_a_folder
     assert run(families.parent, family.source.id).output == told.output
 
 
+@pytest.mark.slow
 def test_several_are_shown_in_the_order_asked_for_and_each_once(families, known):
     told = run(families, known[5].id, known[2].id, known[5].id).output
     heads = [line for line in told.splitlines() if line in {family.id for family in known}]
     assert heads == [known[5].id, known[2].id]
 
 
+@pytest.mark.slow
 def test_the_id_of_a_family_goes_before_that_of_a_source(tmp_path, known):
     one, other = known[:2]
     path = tmp_path / "families.jsonl"
@@ -90,6 +92,7 @@ def test_without_an_id_families_are_listed(families, known):
     assert [line.split()[0] for line in told[2:4]] == [first, second]
 
 
+@pytest.mark.slow
 def test_a_page_of_one_of_several_and_of_the_first(families, known, tmp_path):
     out = tmp_path / "new" / "page.html"
     told = run(families, known[1].id, "--html", out)
@@ -105,6 +108,7 @@ def test_a_page_of_one_of_several_and_of_the_first(families, known, tmp_path):
     assert 'id="contents"' in html
 
 
+@pytest.mark.slow
 def test_a_page_holds_at_most_fifty_unless_told(tmp_path):
     family = full_family()
     path, out = tmp_path / "families.jsonl", tmp_path / "page.html"

@@ -42,6 +42,7 @@ def test_what_is_wrong_is_told_by_gate_and_place(tmp_path, families):
     assert "is the id of record 2 as well" in output
 
 
+@pytest.mark.slow
 def test_what_is_too_long_or_unreadable_is_told(tmp_path, families):
     jsonl.write_records(tmp_path / "f.jsonl", families[:1])
     assert "too_long" in validated(tmp_path / "f.jsonl", "--max-length", "100", code=1)
@@ -50,6 +51,7 @@ def test_what_is_too_long_or_unreadable_is_told(tmp_path, families):
     assert "1 passed + 0 failed + 1 unreadable" in validated(tmp_path / "f.jsonl", code=3)
 
 
+@pytest.mark.slow
 def test_a_few_problems_are_named_and_all_on_request(tmp_path, families):
     many = [replace(families[0], id=f"f{number}", evidence_edits=()) for number in range(25)]
     jsonl.write_records(tmp_path / "f.jsonl", many)

@@ -230,6 +230,7 @@ def test_all_commands_are_tried():
     assert set(leaves(typer.main.get_command(app))) <= set(COMMANDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_without_extras_works_or_names_the_extra(results, name):
     if name not in results:
@@ -245,6 +246,7 @@ def test_a_command_without_extras_works_or_names_the_extra(results, name):
         assert f"pip install 'eclose[{extra}" in output, output
 
 
+@pytest.mark.slow
 def test_the_table_of_extras_is_that_of_the_package():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     assert {extra for names in _EXTRAS.values() for extra in names} == set(extras)

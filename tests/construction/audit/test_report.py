@@ -88,6 +88,7 @@ def audited(tmp_path_factory):
     return build_audit_report(key, [first, second], third)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", COLUMNS)
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_the_rates_of_a_dataset_as_printed(audited, dataset, what):
@@ -97,6 +98,7 @@ def test_the_rates_of_a_dataset_as_printed(audited, dataset, what):
     assert (row.settled, row.open, audited.audited[dataset]) == (100, 0, int(AUDIT[dataset, "Audited"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", COLUMNS)
 def test_the_rates_of_the_corpus_as_printed(audited, what):
     row = audited.weighted[what]
@@ -135,6 +137,7 @@ def test_the_corpus_counts_by_its_size(key, tmp_path):
     assert not audit.weighted["Gold"].constant
 
 
+@pytest.mark.slow
 def test_families_are_resampled_within_datasets_with_their_labels_together(key, tmp_path):
     """A plain loop over resamples agrees, and gold and family, failing together, have one interval."""
     failing = dict.fromkeys(ids(key, "A")[:5] + ids(key, "B")[:2], (GOLD,))

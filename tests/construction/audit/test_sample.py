@@ -36,6 +36,7 @@ def test_as_many_of_every_dataset_and_a_tenth_for_development():
     assert len({item.family_id for item in key.items}) == 30
 
 
+@pytest.mark.slow
 def test_what_does_not_divide_goes_to_some_by_hash():
     counts = Counter(item.dataset for item in drawn(n=32).items)
     assert sorted(counts.values()) == [10, 11, 11]
@@ -53,6 +54,7 @@ def test_fewer_where_there_are_fewer():
     assert len(key.items) == 24
 
 
+@pytest.mark.slow
 def test_the_order_of_the_families_does_not_matter_and_the_seed_does():
     forwards = list(corpus(SIZES))
     again = draw_audit_sample(reversed(forwards), n=30, seed=42, annotators=2)
@@ -60,11 +62,13 @@ def test_the_order_of_the_families_does_not_matter_and_the_seed_does():
     assert {item.family_id for item in drawn(seed=43).items} != {item.family_id for item in again.items}
 
 
+@pytest.mark.slow
 def test_a_larger_draw_contains_the_smaller_one():
     small, large = ({item.family_id for item in drawn(n=n).items} for n in (30, 60))
     assert small < large
 
 
+@pytest.mark.slow
 def test_every_family_is_as_likely_as_another():
     """Ten of twenty, a hundred times: each about fifty times, and the edit now one and now the other."""
     times, edits = Counter(), Counter()
@@ -165,6 +169,7 @@ def test_the_folder(tmp_path):
         assert [json.loads(line)["id"] for line in lines] == [form.id for form in key.sheet(annotator)]
 
 
+@pytest.mark.slow
 def test_what_people_have_filled_in_is_never_overwritten(tmp_path):
     write_audit_folder(tmp_path, drawn(), AuditFormFormat.JSONL)
     (tmp_path / "forms-1.jsonl").write_text("filled in")
@@ -179,6 +184,7 @@ def test_what_people_have_filled_in_is_never_overwritten(tmp_path):
     assert not (tmp_path / "audit.json").exists()
 
 
+@pytest.mark.slow
 def test_a_changed_guideline_is_noticed(tmp_path):
     write_audit_folder(tmp_path, drawn(), AuditFormFormat.JSONL)
     (tmp_path / "audit_family.md").write_text("Say yes.")

@@ -8,6 +8,7 @@ import zlib
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.diagnosis.report.hostile import hostile_cases
@@ -90,6 +91,7 @@ def test_one_id_under_two_sets_of_passages_keeps_both():
     ]
 
 
+@pytest.mark.slow
 @given(st.text(max_size=20), st.text(min_size=1, max_size=9), st.text(max_size=9))
 def test_a_quote_is_found_where_a_browser_counts_it(before, quote, after):
     text = before + quote + after
@@ -124,6 +126,7 @@ def test_any_text_survives_packing(text):
     assert unpack(compress_json([text])) == [text]
 
 
+@pytest.mark.slow
 def test_filters_agree_with_the_diagnosis(cases, diagnosis):
     index, _, _ = opened(cases)
     facets = {facet["name"]: facet for facet in index["facets"]}
@@ -149,6 +152,7 @@ def test_filters_agree_with_the_diagnosis(cases, diagnosis):
         assert 0 < count("code", code.value) <= number
 
 
+@pytest.mark.slow
 def test_every_number_that_is_a_link_leads_to_as_many_responses(cases):
     rng = Random(3)
     labels = [True, True, False, None]

@@ -51,6 +51,7 @@ def test_markdown_shows_any_text_as_it_is(text):
         assert shown(f"x {markdown_escape(text)}") == f"x {expected}"
 
 
+@pytest.mark.slow
 @given(st.one_of(ANY_TEXT, st.text("-+=#>.)1*_ a\t:|`~", max_size=6)))
 def test_markdown_shows_any_text_as_it_is_at_the_beginning_of_a_line(text):
     for start in ("- ", "# ", "> "):
@@ -77,6 +78,7 @@ def test_a_cell_of_a_markdown_table_holds_any_text(text):
     assert ["".join(child.content for child in cell.children) for cell in cells] == ["a", "b", to_one_line(text), "end"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_markdown_keeps_its_tables_whatever_the_names(text):
     def shape(word):
@@ -214,6 +216,7 @@ def test_junit_says_why_a_response_fails_or_is_skipped():
     assert NOT_VALIDATED in root.find(".//property").get("value")
 
 
+@pytest.mark.slow
 @given(ANY_TEXT)
 def test_junit_is_xml_whatever_the_text(text):
     tests = parsed([hostile_case(1, text)], hostile_notes(text)).findall(".//testcase")
@@ -263,6 +266,7 @@ def test_the_keys_of_the_json_stay(diagnosis):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_all_files_are_written_whole_and_equal_for_equal_input(tmp_path):
     hostile = hostile_cases()[::33]  # a surrogate is among them; drawing all of them takes a minute

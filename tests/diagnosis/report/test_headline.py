@@ -98,6 +98,7 @@ def test_corrected_rates_say_no_more_than_the_labels_they_rest_on(diagnosis):
     assert [dot.label for dot in layout_rate_plot(diagnosis, notes).rows[0][2]][1:] == ["too little judged"] * 2
 
 
+@pytest.mark.slow
 def test_the_top_of_a_report_says_what_is_missing_and_why():
     (caution,) = [
         entry
@@ -211,6 +212,7 @@ def test_a_comparison_with_too_little_judged_gives_no_difference():
     assert labels["A"] == "0.0"
 
 
+@pytest.mark.slow
 def test_shares_of_the_gap_have_wilson_intervals_beside_the_clustered_ones():
     response_cases = [case(number=number, closed=number >= 20, correct=number >= 20) for number in range(60)]
     response_cases += [case(steps=(FAILS,), number=number, closed=False, correct=False) for number in range(60, 80)]

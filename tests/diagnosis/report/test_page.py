@@ -53,10 +53,12 @@ def text(diagnosis, cases):
     return render_report_page(diagnosis, cases)
 
 
+@pytest.mark.slow
 def test_equal_input_gives_equal_bytes(text, diagnosis, cases):
     assert render_report_page(diagnosis, list(cases)) == text
 
 
+@pytest.mark.slow
 def test_all_parts_are_there_and_every_element_is_closed(text):
     skeleton = Skeleton(text)
     assert skeleton.open == []
@@ -93,6 +95,7 @@ def test_a_card_holds_one_number(text):
         assert len(re.findall(r"\d+(?:\.\d+)?", words)) <= 2, words  # two for bounds
 
 
+@pytest.mark.slow
 def test_every_warning_is_a_link(diagnosis, cases):
     context = ReportContext(
         left_out=[("r9", "it was not judged")], stale=["responses.jsonl changed"], selected=["Only the band."]
@@ -192,6 +195,7 @@ def test_a_judge_nobody_checked_is_named_right_after_the_result(text, diagnosis,
     assert 'id="table-agreement"' in html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_hostile_text_adds_no_element_and_no_attribute(payload):
     """The same page with a harmless word in every place has the same skeleton."""
@@ -204,6 +208,7 @@ def test_hostile_text_adds_no_element_and_no_attribute(payload):
     assert shapes[0] == shapes[1]
 
 
+@pytest.mark.slow
 def test_what_acts_without_being_seen_is_shown_by_name():
     assert reveal_invisible_chars("a\u202eb\u200bc\x00d\U000e0041") == "a⟨U+202E⟩b⟨U+200B⟩c⟨U+0000⟩d⟨U+E0041⟩"
     assert reveal_invisible_chars("one\r\ntwo\rthree") == "one\ntwo⟨U+000D⟩three"

@@ -59,6 +59,7 @@ def test_words_for_words(old, new, expected):
 TEXTS = st.lists(st.sampled_from([*"ab é.-'", "word", "Wörter", "\n", "東", "\u0301", "🇨🇱"]), max_size=30).map("".join)
 
 
+@pytest.mark.slow
 @given(TEXTS, TEXTS)
 def test_both_texts_are_in_the_difference(old, new):
     pieces = diff_words(old, new)
@@ -70,6 +71,7 @@ def test_both_texts_are_in_the_difference(old, new):
     assert all(first_piece.mark is not other.mark for first_piece, other in pairwise(pieces))
 
 
+@pytest.mark.slow
 def test_a_long_text_with_two_changes_far_apart_is_compared_quickly_and_well():
     text = " ".join(f"the word {number} of it" for number in range(1_000))
     changed = text.replace("word 10 ", "name 10 ").replace("word 990 ", "name 990 ")

@@ -108,6 +108,7 @@ def edited(tmp_path):
     return change
 
 
+@pytest.mark.slow
 def test_a_json_log_says_the_same(edited):
     assert edited(lambda _: None, "json") == edited(lambda _: None)
 

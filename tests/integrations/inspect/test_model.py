@@ -74,6 +74,7 @@ def failure(answer, request=PLAIN):
     return raised.value
 
 
+@pytest.mark.slow
 def test_a_reply_with_its_usage():
     model = model_of(lambda *_: said("Yes."))
     reply = asyncio.run(model.complete(PLAIN))
@@ -81,6 +82,7 @@ def test_a_reply_with_its_usage():
     assert model.name == "inspect/mockllm/judge"
 
 
+@pytest.mark.slow
 def test_tokens_out_of_a_cache_were_read_too():
     output = said("Yes.")
     output.usage = ModelUsage(
@@ -89,6 +91,7 @@ def test_tokens_out_of_a_cache_were_read_too():
     assert complete(output).usage == TokenUsage(107, 3, 60)
 
 
+@pytest.mark.slow
 def test_what_is_asked_arrives():
     seen = []
 
@@ -254,6 +257,7 @@ def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
         assert judgments[made.response.id].judge == f"inspect/{WORLD}@{format_server_name(server.base_url)}"
 
 
+@pytest.mark.slow
 def test_the_command_judges_through_inspect(tmp_path, monkeypatch):
     cases = planted(2)
     jsonl.write_records(tmp_path / "instances.jsonl", {instance.id: instance for instance, _ in cases}.values())

@@ -149,6 +149,7 @@ def test_every_fault_is_expected_to_be_of_some_kind():
     assert set(ServerFault) - set(FAULTS) == {ServerFault.GZIP}  # a reply that is only compressed is read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.timing
 def test_every_fault_of_the_world_is_one_attempt_of_the_right_kind(fault):
@@ -356,6 +357,7 @@ def test_a_compressed_reply_that_is_damaged_is_trouble_on_the_way(data):
     run(main())
 
 
+@pytest.mark.slow
 def test_a_bomb_is_not_unpacked():
     """200 MB on 200 kB: what is held in memory stays near the limit."""
     peaks = []

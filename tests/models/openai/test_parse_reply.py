@@ -512,6 +512,7 @@ def by_hand(value: Any) -> bool:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(VALUES)
 def test_shapes_against_a_check_by_hand(value):

@@ -251,6 +251,7 @@ def commits(path, concurrency, count):
         event.remove(Engine, "commit", see)
 
 
+@pytest.mark.slow
 def test_many_writers_share_their_commits(tmp_path):
     """The slow part of a settlement is the disk: one at a time each has its own, many at once go together."""
     assert commits(tmp_path / "1.db", 1, 100) == 100

@@ -130,6 +130,7 @@ def test_what_was_answered_is_not_sent_again(where):
         )
 
 
+@pytest.mark.slow
 def test_a_reply_without_an_intent_is_refused(where):
     with pytest.raises(RecordError, match=r"was never intended\. Note the intent before sending"):
         using(where, lambda ledger: ledger.settle(reply(intent())))
@@ -437,6 +438,7 @@ def test_pruning_is_explicit_and_takes_what_it_is_told(where):
     assert problems(where) == []
 
 
+@pytest.mark.slow
 def test_outcomes_stream_in_bounded_memory(where, monkeypatch):
     monkeypatch.setattr(queries, "_PAGE_BYTES", 2**17)
     size, count = 2**16, 100

@@ -65,6 +65,7 @@ def lines(families):
     return [encode_json_line(family) for family in families]
 
 
+@pytest.mark.slow
 def test_there_and_back_byte_for_byte(tmp_path, families):
     write_records(tmp_path / "families.jsonl", families)
     (path,) = write_families_parquet(tmp_path, "train", read_records(tmp_path / "families.jsonl", type(families[0])))
@@ -73,6 +74,7 @@ def test_there_and_back_byte_for_byte(tmp_path, families):
     assert (tmp_path / "back.jsonl").read_bytes() == (tmp_path / "families.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_row_groups_and_files_are_bounded(tmp_path, families):
     many = [replace(family, id=f"{family.id}/{copy}") for copy in range(10) for family in families]
     paths = write_families_parquet(tmp_path, "train", iter(many), group_bytes=1, shard_bytes=1)

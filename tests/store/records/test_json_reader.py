@@ -34,6 +34,7 @@ class Trickle(io.BytesIO):
         return super().read(min(size, 3) if size >= 0 else 3)
 
 
+@pytest.mark.slow
 @given(st.lists(json_values, max_size=6), st.booleans())
 def test_a_window_finds_every_value_wherever_the_text_is_cut(values, ascii_only):
     window = JsonStreamWindow(Trickle(json.dumps(values, ensure_ascii=ascii_only).encode()))
@@ -45,6 +46,7 @@ def test_a_window_finds_every_value_wherever_the_text_is_cut(values, ascii_only)
     assert found == values
 
 
+@pytest.mark.slow
 @given(objects)
 def test_a_line_reads_as_json_does(value):
     assert parse_json_object(json.dumps(value).encode()) == value
@@ -164,6 +166,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
         list(read_json_objects(tmp_path / "a.parquet"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrapping", [("", "\n", ""), ("[", ",", "]"), ('{\n"version": 1, "items": [', ",", "]}")])
 def test_memory_does_not_grow_with_the_file(tmp_path, wrapping):
     opening, separator, end = wrapping

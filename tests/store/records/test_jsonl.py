@@ -53,6 +53,7 @@ def instances(draw):
     )
 
 
+@pytest.mark.slow
 @given(instances())
 def test_instances_come_back_as_they_were(instance):
     line = encode_json_line(instance)
@@ -60,6 +61,7 @@ def test_instances_come_back_as_they_were(instance):
     assert decode_core_value(Instance, json.loads(line)) == instance
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(instances(), max_size=4))
 def test_files_of_instances_come_back_as_they_were(tmp_path_factory, written):
@@ -106,7 +108,7 @@ def test_judgments_do_not_contradict_themselves(step, problem):
         check_core_rules(Judgment("r", "judge", steps=(step,)))
 
 
-@pytest.mark.parametrize("depth", [300, 100_000])
+@pytest.mark.parametrize("depth", [300, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_a_record_may_be_deeper_than_the_stack(depth):
     nested = []
     for _ in range(depth):

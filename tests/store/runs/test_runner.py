@@ -191,6 +191,7 @@ def test_what_is_not_the_records_fault_stops_the_run(where, error):
     assert len(results(where)) == 2
 
 
+@pytest.mark.slow
 def test_somebody_may_stop_it(where):
     async def stop_soon():
         async with Ledger.open(where, run="a") as ledger:
@@ -251,6 +252,7 @@ def test_shards_share_the_records_out(where):
     assert counts[READ_STAGE] == RecordCounts(21, 20, {"duplicate": 1})
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 5))
 def test_exports_are_the_same_in_whatever_order_and_however_often_it_stopped(tmp_path_factory, rng, stops):

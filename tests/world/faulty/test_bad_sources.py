@@ -27,6 +27,7 @@ DEFECTS = {
 """What the screen calls each; nothing is wrong with the last two but where the answer stands."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BAD_SOURCE_KINDS)
 def test_every_spoilt_source_is_refused_at_the_screen(kind):
     model, count = world_model(), 0
@@ -69,6 +70,7 @@ def test_nothing_but_what_is_wrong_changes():
             assert [field.id for field in source.evidence] == [field.id for field in item.instance.evidence]
 
 
+@pytest.mark.slow
 def test_the_share_of_spoilt_sources_is_the_one_asked_for():
     sources = list(make_world_sources("2wiki", 5, 200, 0.3))
     spoilt = [source for source in sources if source.kind is not None]
@@ -82,6 +84,7 @@ def test_the_share_of_spoilt_sources_is_the_one_asked_for():
     assert sources[:20] == list(make_world_sources("2wiki", 5, 20, 0.3))
 
 
+@pytest.mark.slow
 def test_the_good_ones_are_left_as_they_were_and_pass_the_screen():
     model = world_model()
     for index, source in enumerate(make_world_sources("2wiki", 6, 20, 0.5)):

@@ -52,6 +52,7 @@ def name_of(plan):
     return f"{plan.local}-{plan.broken}-{plan.impact}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [FailurePlan(), *FAILURE_PLANS], ids=name_of)
 def test_every_planted_label_and_code_is_recovered(plan, items):
     count = 0
@@ -63,9 +64,10 @@ def test_every_planted_label_and_code_is_recovered(plan, items):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [15, pytest.param(300, marks=pytest.mark.study)])
 @pytest.mark.parametrize("profile", BENCHMARK_PROFILES)
-def test_every_planted_label_and_code_is_recovered_over_many_items(profile):
-    for index in range(300):
+def test_every_planted_label_and_code_is_recovered_over_many_items(profile, count):
+    for index in range(count):
         item = make_world_item(profile, 23, index)
         for number, plan in enumerate((FailurePlan(), *FAILURE_PLANS)):
             if planted := break_response(item, plan, str(number % 3)):
@@ -77,6 +79,7 @@ def test_there_are_28_ways_to_fail():
     assert FailurePlan() not in FAILURE_PLANS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", FAILURE_PLANS, ids=name_of)
 def test_a_plan_is_carried_out(plan, items):
     for item in items[::3]:
@@ -97,6 +100,7 @@ def test_a_plan_is_carried_out(plan, items):
         assert planted.plan == plan
 
 
+@pytest.mark.slow
 def test_what_was_planted_is_a_good_record(items):
     for item in items[::5]:
         for plan in FAILURE_PLANS:
@@ -109,6 +113,7 @@ def test_what_was_planted_is_a_good_record(items):
                 assert response.instance_id == item.instance.id
 
 
+@pytest.mark.slow
 def test_ids_tell_the_plans_of_an_item_apart(items):
     ids = [
         broken.response.id
@@ -132,6 +137,7 @@ def planted_all(items, plan, seeds="abc"):
     return [(item, broken) for item in items for seed in seeds if (broken := break_response(item, plan, seed))]
 
 
+@pytest.mark.slow
 def test_an_unfinished_trace_guesses_right_wrong_and_the_last_thing_reached(items):
     made = planted_all(items, FailurePlan(None, FailureClass.INCOMPLETE_REASONING))
     assert 0.2 < sum(one.verdict.correct for _, one in made) / len(made) < 0.8
@@ -140,6 +146,7 @@ def test_an_unfinished_trace_guesses_right_wrong_and_the_last_thing_reached(item
     assert len(last) / len(made) > 0.05
 
 
+@pytest.mark.slow
 def test_a_decoupled_answer_may_hedge_between_right_and_wrong(items):
     made = planted_all(items, FailurePlan(None, FailureClass.ANSWER_DECOUPLING))
     torn = [(item, one) for item, one in made if " or " in one.response.answer]
@@ -150,6 +157,7 @@ def test_a_decoupled_answer_may_hedge_between_right_and_wrong(items):
         assert one.verdict.correct is False
 
 
+@pytest.mark.slow
 def test_a_deviating_trace_may_end_with_the_right_answer(items):
     made = planted_all(items, FailurePlan(None, FailureClass.PATH_DEVIATION))
     correct = [one for _, one in made if one.verdict.correct]
@@ -166,6 +174,7 @@ def spans():
     ]
 
 
+@pytest.mark.slow
 def test_a_deviation_never_ends_on_a_part_of_the_way(spans):
     # What leads to one side of a span is no deviation from it, though it is a sibling of the other side.
     assert len(spans) > 4
@@ -188,6 +197,7 @@ def test_right_answers_are_submitted_in_many_forms(items):
     assert forms[False] > 0.3 * forms.total()
 
 
+@pytest.mark.slow
 def test_a_wrong_number_of_years_is_still_a_number_of_years(spans):
     item = spans[0]
     for answer in ("1", "2", "40"):
@@ -195,6 +205,7 @@ def test_a_wrong_number_of_years_is_still_a_number_of_years(spans):
         assert all(int(breaker.others.pick_wrong_answer()) > 0 for _ in range(50))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [LookupQuestion, ComparisonQuestion, SameValueQuestion, YearSpanQuestion])
 def test_a_wrong_answer_is_wrong(kind, items, spans):
     matching = [item for item in (*items, *spans) if isinstance(item.target, kind)]
@@ -232,6 +243,7 @@ def test_an_item_that_is_one_fact_cannot_stop_short(items):
         assert break_response(single, plan, "s") is None
 
 
+@pytest.mark.slow
 def test_a_link_between_names_is_neither_denied_nor_called_missing(items):
     def with_alias(item):
         return any(isinstance(m.claim, FactClaim) and m.claim.phrase.path == (rel.ALIAS,) for m in item.solution.moves)
@@ -254,6 +266,7 @@ def test_a_namesakes_value_is_no_invented_content(items):
     assert not breaker._namesake_has(fact, "Nobody Else")
 
 
+@pytest.mark.slow
 def test_a_false_premise_is_not_a_namesakes_fact(items, monkeypatch):
     tried = 0
     for item in items:

@@ -89,6 +89,7 @@ def test_every_single_failure_can_be_asked_for_and_is_recovered(profile):
     assert {plan.local for plan in admitted} >= {plan.local for plan in FAILURE_PLANS if not plan.broken}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_group_has_one_response_of_each_kind(profile, groups):
     for group in groups[profile]:

@@ -47,6 +47,7 @@ def test_every_statement_of_an_entity_reads_back_from_its_passage(kind):
         assert set(reading.statements) == set(entity.statements), passage.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["2wiki", "musique", "hotpot"])
 def test_every_statement_of_every_entity_of_an_item_reads_back(profile):
     for index in range(25):

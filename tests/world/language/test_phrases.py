@@ -135,6 +135,7 @@ def random_path(start, length, rng):
     return tuple(path)
 
 
+@pytest.mark.slow
 def test_phrases_of_any_length_read_back():
     rng = Random(5)
     for round_ in range(2_000):

@@ -173,6 +173,7 @@ def random_target(rng):
     return YearSpanQuestion(base.then(rel.DIRECTOR, rel.BIRTH_DATE), base.then(rel.RELEASED))
 
 
+@pytest.mark.slow
 def test_questions_of_any_make_read_back():
     rng = Random(9)
     for _ in range(1_500):

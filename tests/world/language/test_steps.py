@@ -223,6 +223,7 @@ def test_whole_traces_read_back_pronouns_and_all(seed):
         assert parse_step_claims(text, discourse) == (claim,), text
 
 
+@pytest.mark.slow
 def test_two_claims_share_a_line_and_both_are_read():
     rng = Random(4)
     for _ in range(300):

@@ -35,10 +35,12 @@ def families():
     return [family for profile in PROFILES for family in islice(make_world_families(profile, 3), COUNT)]
 
 
+@pytest.mark.slow
 def test_every_gate_passes(families):
     assert [check_family(family) for family in families] == [()] * len(families)
 
 
+@pytest.mark.slow
 def test_every_view_is_a_reliable_response_to_its_own_input(families):
     for family in families:
         for view in family.views:
@@ -47,6 +49,7 @@ def test_every_view_is_a_reliable_response_to_its_own_input(families):
             assert (verdict.reliable, verdict.complete, verdict.correct) == (True, True, True), view
 
 
+@pytest.mark.slow
 def test_evidence_edits_switch_step_and_answer(families):
     for family in families:
         gold = family.gold
@@ -65,6 +68,7 @@ def test_evidence_edits_switch_step_and_answer(families):
             assert trace_establishes_answer(gold.question, view.trace, gold.answer) is False
 
 
+@pytest.mark.slow
 def test_question_edits_switch_the_trace(families):
     for family in families:
         gold, view = family.gold, family.question_edit.view
@@ -115,6 +119,7 @@ def test_families_survive_the_disk(families):
         assert decode_core_value(Family, parse_json_object(encode_json_line(family))) == family
 
 
+@pytest.mark.slow
 def test_nothing_is_dropped_in_silence():
     funnel = FamilyFunnel()
     families = list(islice(make_world_families("hotpot", 3, funnel), 20))
@@ -143,6 +148,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.slow
 def test_the_same_families_in_every_process():
     digest = hashlib.sha256()
     for profile in PROFILES:
@@ -161,6 +167,7 @@ def test_the_same_families_in_every_process():
     assert seen == {digest.hexdigest()}
 
 
+@pytest.mark.slow
 def test_a_source_without_edits_says_why():
     reasons = {
         outcome

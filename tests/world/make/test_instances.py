@@ -62,6 +62,7 @@ def fingerprint(name):
     return content_hash(parts + [response.response.completion for response in broken if response is not None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_seed", ["0", "4711"])
 def test_items_and_broken_responses_are_the_same_in_every_process(hash_seed):
     order = Random(hash_seed).sample(NAMES, len(NAMES))
@@ -96,6 +97,7 @@ def test_every_instance_is_a_good_record(items):
         assert decode_core_value(Instance, json.loads(encode_json_line(item.instance))) == item.instance
 
 
+@pytest.mark.slow
 def test_every_question_reads_back_and_has_one_answer(items):
     for item in items:
         read = parse_question(item.instance.question)
@@ -123,6 +125,7 @@ def test_without_its_support_a_question_has_no_such_answer(items):
             assert all(way.value != item.solution.answer for way in EvidenceFacts(rest).find_answers(item.target))
 
 
+@pytest.mark.slow
 def test_the_reliable_response_is_reliable(items):
     for item in items:
         judgment = judge_by_oracle(item.instance, item.response)
@@ -195,6 +198,7 @@ def test_renaming_changes_the_id_alone(items):
     assert other.instance.question == items[0].instance.question
 
 
+@pytest.mark.slow
 def test_a_scene_that_cannot_be_read_is_not_used(monkeypatch):
     def strange(entity, index, *, seed, words):
         passage = write_entity_passage(entity, index, seed=seed, words=words)
@@ -205,6 +209,7 @@ def test_a_scene_that_cannot_be_read_is_not_used(monkeypatch):
         make_world_item("2wiki", 1, 0)
 
 
+@pytest.mark.slow
 def test_a_question_one_passage_answers_is_not_used(monkeypatch):
     def lone(scene):
         film = scene.add_entity(rel.FILM)

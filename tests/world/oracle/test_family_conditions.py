@@ -39,6 +39,7 @@ def families():
     return [family for profile in PROFILES for family in islice(make_world_families(profile, 3), 12)]
 
 
+@pytest.mark.slow
 def test_nothing_is_wrong_with_a_correct_family(families):
     assert [find_family_defects(family) for family in families] == [()] * len(families)
 
@@ -58,6 +59,7 @@ def broken_question(family, **changes):
     )
 
 
+@pytest.mark.slow
 def test_a_foreign_answer_is_seen_wherever_it_stands(families):
     for family in families:
         new, question_answer = family.evidence_edits[0].view.answer, family.question_edit.view.answer
@@ -70,6 +72,7 @@ def test_a_foreign_answer_is_seen_wherever_it_stands(families):
         assert "question edit: degenerate" not in find_family_defects(broken_question(family, answer=question_answer))
 
 
+@pytest.mark.slow
 def test_a_foreign_trace_is_seen_wherever_it_stands(families):
     for family in families:
         gold, edit, question_trace = (
@@ -88,6 +91,7 @@ def test_a_foreign_trace_is_seen_wherever_it_stands(families):
         assert {"question edit: alignment.edited", "question edit: alignment.edited_to_original"} <= set(defects)
 
 
+@pytest.mark.slow
 def test_the_first_affected_step_is_held_to(families):
     for family in families:
         edit = family.evidence_edits[0]
@@ -101,6 +105,7 @@ def test_the_first_affected_step_is_held_to(families):
         assert "evidence edit 1: cannot read: switching.edited_after" in find_family_defects(beyond)
 
 
+@pytest.mark.slow
 def test_support_counts(families):
     for family in families:
         edited = {edit.passage_id for edit in family.evidence_edits}
@@ -110,6 +115,7 @@ def test_support_counts(families):
         assert "gold: grounding.grounded" in defects
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_never_silently_right(families):
     for family in families[::6]:
         odd = replace(family.source, question="Why though?")
@@ -126,6 +132,7 @@ def test_what_cannot_be_read_is_never_silently_right(families):
         )
 
 
+@pytest.mark.slow
 def test_a_source_must_be_the_one_that_was_answered(families):
     family, other = families[0], families[1]
     assert "gold: another question or other passages than the source's" in find_family_defects(

@@ -25,7 +25,6 @@ from eclose.world.roles.constructor import register_constructor_handlers
 from eclose.world.server.chat_requests import HandlerRegistry
 
 PROFILES = ("2wiki", "musique", "hotpot")
-EACH = 60
 PART = {
     ConstructionRole.CONSTRUCT_TARGET: build_target_response,
     ConstructionRole.CONSTRUCT_EVIDENCE: build_evidence_edits,
@@ -34,16 +33,18 @@ PART = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [15, pytest.param(60, marks=pytest.mark.study)])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_everything_it_builds_is_right_and_most_sources_give_a_family(profile):
-    sources = [make_world_item(profile, 17, index).instance for index in range(EACH)]
+def test_everything_it_builds_is_right_and_most_sources_give_a_family(profile, count):
+    sources = [make_world_item(profile, 17, index).instance for index in range(count)]
     families, reasons = funnel(sources, world_model())
     assert [find_family_defects(family) for family in families] == [()] * len(families)
-    assert len(families) >= 0.6 * EACH
+    assert len(families) >= 0.6 * count
     # It offers what it has checked itself, so nobody has to object.
     assert set(reasons) <= {"construct_evidence: incomplete", "construct_question: incomplete"}
 
 
+@pytest.mark.slow
 def test_short_contexts_do_as_well():
     sources = [
         make_world_item(profile, 17, index).instance for profile in ("short-easy", "short-hard") for index in range(20)
@@ -53,6 +54,7 @@ def test_short_contexts_do_as_well():
     assert len(families) >= 30
 
 
+@pytest.mark.slow
 def test_a_variation_begins_at_either_end_and_no_two_change_the_same():
     sources = [make_world_item("musique", 17, index).instance for index in range(12)]
     families, _ = funnel(sources, world_model())
@@ -62,6 +64,7 @@ def test_a_variation_begins_at_either_end_and_no_two_change_the_same():
     assert any(one.first_affected_step != other.first_affected_step for one, other in both)
 
 
+@pytest.mark.slow
 def test_steps_are_one_claim_each_and_do_not_speak_of_passages():
     families, _ = funnel([make_world_item("2wiki", 17, index).instance for index in range(20)], world_model())
     texts = [text for family in families for view in family.views for text in view.trace.texts]
@@ -161,6 +164,7 @@ def test_every_kind_of_defect_has_its_catcher_written_down():
     assert set(FIRST) == {kind for kinds in REPLY_DEFECTS.values() for kind in kinds}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("role", "kind"), [(role, kind) for role, kinds in REPLY_DEFECTS.items() for kind in kinds])
 def test_a_planted_defect_gets_through_nowhere(role, kind):
     planted, reasons = 0, set()
@@ -179,6 +183,7 @@ def test_a_planted_defect_gets_through_nowhere(role, kind):
     assert reasons <= FIRST[kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.2, 0.5])
 def test_defects_are_planted_at_the_rate_it_is_told(rate):
     """A call in which no kind is possible stays as it is; there are none among targets."""
@@ -199,6 +204,7 @@ def test_defects_are_planted_at_the_rate_it_is_told(rate):
     assert abs(spoilt / total - rate) < 4 * (rate * (1 - rate) / total) ** 0.5
 
 
+@pytest.mark.slow
 def test_with_noise_a_second_attempt_may_succeed_and_nothing_wrong_comes_out():
     sources = [make_world_item("2wiki", 31, index).instance for index in range(25)]
     noisy = world_model(constructor_noise=0.5)
@@ -209,6 +215,7 @@ def test_with_noise_a_second_attempt_may_succeed_and_nothing_wrong_comes_out():
     assert [find_family_defects(family) for family in thrice] == [()] * len(thrice)
 
 
+@pytest.mark.slow
 def test_a_verifier_that_errs_lets_wrong_families_through():
     """Or the oracle would have nothing to find."""
     sources = [make_world_item("short-easy", 31, index).instance for index in range(40)]

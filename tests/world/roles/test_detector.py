@@ -50,6 +50,7 @@ def plant(profile, count, *plans):
                 yield item.instance, broken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["hotpot", "2wiki", "musique"])
 def test_statements_are_supported_exactly_where_steps_are_sound_and_the_answer_correct(profile):
     undecided = 0
@@ -101,6 +102,7 @@ def test_plain_text_without_log_probabilities_is_a_question_as_before():
         ask_alignment(instance, broken.response, logprobs=False)
 
 
+@pytest.mark.slow
 def test_noise_turns_decisions_around_at_its_rate():
     noisy = build_world_handlers(detector_noise=0.3, seed=1)
     decisions, aligned = [], []

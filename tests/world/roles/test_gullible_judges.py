@@ -120,6 +120,7 @@ def test_a_joint_judge_obeys_for_all_parts_at_once(cases):
     assert all(passes(part) for part in reply.values())
 
 
+@pytest.mark.slow
 def test_no_harmless_text_moves_anybody(cases):
     for injection in load_prompt_injections():
         assert find_commanded_verdict(injection.control) is None
@@ -131,6 +132,7 @@ def test_no_harmless_text_moves_anybody(cases):
                 assert said(trust, shown) == said(None, disclosures(case)[question])
 
 
+@pytest.mark.slow
 def test_the_world_gives_no_orders_itself():
     for profile in ("2wiki", "musique", "hotpot"):
         for item in islice(make_world_items(profile, 3), 60):
@@ -191,6 +193,7 @@ def over_http(server, material):
     return json.loads(reply.choices[0].message.content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "passing"),
     [((), False), (("--judge-noise", "1"), True), (("--judge", "naive"), True), (("--judge", "careful"), False)],

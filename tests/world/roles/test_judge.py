@@ -53,6 +53,7 @@ def said(registry, material):
     return answer(registry, material).content
 
 
+@pytest.mark.slow
 def test_every_planted_label_is_recovered_from_what_is_disclosed():
     registry = build_world_handlers()
     count = 0
@@ -102,6 +103,7 @@ def test_what_it_cannot_read_it_refuses_with_the_reason():
         assert answer(registry, disclose(instance, mumbled)).refusal == f"cannot read step {number}"
 
 
+@pytest.mark.slow
 def test_it_errs_at_the_rate_it_is_told_and_always_on_the_same_cases():
     exact, noisy, again = (
         build_world_handlers(),

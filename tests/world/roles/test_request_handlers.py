@@ -40,11 +40,13 @@ def verdicts(server):
     return labels
 
 
+@pytest.mark.slow
 def test_an_honest_model_is_always_reliable_and_right():
     with ModelServerThread(build_world_handlers()) as server:
         assert [(v.reliable, v.correct) for v in verdicts(server)] == [(True, True)] * len(ITEMS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["answer_decoupling", "incomplete_reasoning", "L4"])
 def test_a_failing_model_fails_as_asked(name):
     with ModelServerThread(build_world_handlers(ModelFailureRates({name: 1.0}))) as server:
@@ -83,6 +85,7 @@ def test_impossible_rates_are_refused(rates):
         ModelFailureRates(rates)
 
 
+@pytest.mark.slow
 def test_rates_are_met():
     rates = ModelFailureRates({"answer_decoupling": 0.3, "L1": 0.2})
     responses = [break_response_at_rates(make_world_item("2wiki", 4, index), rates) for index in range(150)]

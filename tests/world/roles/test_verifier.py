@@ -105,17 +105,20 @@ def objections(material, registry=EXACT, seed=None):
     return finding(material, said(registry, material, seed)).objections
 
 
+@pytest.mark.slow
 def test_nothing_speaks_against_a_correct_family(families):
     for family in families:
         assert {role: objections(material) for role, material in materials(family).items()} == dict.fromkeys(CHECKS, ())
 
 
+@pytest.mark.slow
 def test_the_support_is_the_one_that_is_needed(families):
     for family in families:
         reply = said(EXACT, materials(family)[ConstructionRole.SCREEN_SEED])
         assert tuple(map(str, reply["support"])) == family.gold.support_ids
 
 
+@pytest.mark.slow
 def test_steps_are_mapped_to_the_passages_that_warrant_them(families):
     for family in families:
         reply = said(EXACT, materials(family)[ConstructionRole.VERIFY_TARGET])
@@ -126,6 +129,7 @@ def test_steps_are_mapped_to_the_passages_that_warrant_them(families):
         assert all(step["passages"] or step["premises"] for step in reply[SOUNDNESS_JUDGEMENT]["steps"])
 
 
+@pytest.mark.slow
 def test_a_target_is_judged_in_four_ways_that_do_not_follow_from_each_other(families):
     for family in families:
         check = materials(family)[ConstructionRole.VERIFY_TARGET]
@@ -153,6 +157,7 @@ def test_an_edit_is_judged_from_the_passages_alone(families):
         assert {"edited_after", "unique_after", "edited_before"} <= same
 
 
+@pytest.mark.slow
 def test_switching_is_judged_where_it_is_said_to_be(families):
     for family in families:
         check = materials(family)[ConstructionRole.VERIFY_EVIDENCE]
@@ -165,6 +170,7 @@ def test_switching_is_judged_where_it_is_said_to_be(families):
         assert set(crossed) == {"closure.edited", "closure.original_to_edited"}
 
 
+@pytest.mark.slow
 def test_a_question_is_judged_with_its_own_answer_and_trace(families):
     for family in families:
         screen, check = (
@@ -221,6 +227,7 @@ def bad_ones(family):
     }
 
 
+@pytest.mark.slow
 def test_whoever_always_errs_sees_one_thing_wrong_with_the_good_and_nothing_with_the_bad(families):
     wrong = verifier(noise=1.0)
     drawn = set()

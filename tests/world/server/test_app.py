@@ -188,6 +188,7 @@ def test_unknown_paths_name_the_known_ones() -> None:
 # Load, latency and the bill
 
 
+@pytest.mark.slow
 def test_the_bill_is_exact_under_load() -> None:
     rates = {ServerFault.RATE_LIMIT: 0.1, ServerFault.SERVER_ERROR: 0.1, ServerFault.EMPTY: 0.1, ServerFault.CUT: 0.1}
 
@@ -221,6 +222,7 @@ def test_the_bill_is_exact_under_load() -> None:
     run_with(body, ServerBehaviour(faults=rates, seed=4))
 
 
+@pytest.mark.slow
 def test_a_full_house_turns_away() -> None:
     async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
         replies = await asyncio.gather(*(ask(client, str(number)) for number in range(12)), return_exceptions=True)
@@ -233,6 +235,7 @@ def test_a_full_house_turns_away() -> None:
     run_with(body, ServerBehaviour(max_concurrency=3, latency=0.5))
 
 
+@pytest.mark.slow
 def test_being_turned_away_is_no_attempt() -> None:
     async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
         inside = asyncio.create_task(ask(client, "inside"))
@@ -249,6 +252,7 @@ def test_being_turned_away_is_no_attempt() -> None:
     run_with(body, always(ServerFault.SERVER_ERROR, max_faults_per_key=1, max_concurrency=1, latency=0.5))
 
 
+@pytest.mark.slow
 def test_latency_is_kept() -> None:
     async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
         start = time.monotonic()
@@ -276,6 +280,7 @@ def test_bill_over_http_and_its_reset() -> None:
     run_with(body, always(ServerFault.SERVER_ERROR, max_faults_per_key=1))
 
 
+@pytest.mark.slow
 def test_flips_come_at_their_rate_and_stay() -> None:
     async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
         async def flips() -> list[list[bool]]:

@@ -184,6 +184,7 @@ def test_stopping_does_not_wait_for_the_hanging(monkeypatch: pytest.MonkeyPatch)
     assert asyncio.run(asyncio.wait_for(main(), 10)) < 3
 
 
+@pytest.mark.slow
 def test_slow_bytes_arrive_slowly_and_whole() -> None:
     async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
         start = time.monotonic()

@@ -70,6 +70,7 @@ async def outcomes(base_url: str, numbers: range) -> list[tuple[object, ...]]:
     return [tuple(seen[number]) for number in sorted(seen)]
 
 
+@pytest.mark.slow
 def test_two_processes_decide_alike() -> None:
     with running("1") as (_, first), running("2") as (_, second):
         forwards = asyncio.run(outcomes(first, range(150)))
@@ -81,6 +82,7 @@ def test_two_processes_decide_alike() -> None:
     assert {200, 429, 500, 502, 503, "ServerDisconnectedError", "ClientPayloadError"} <= kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_process(number: signal.Signals) -> None:
     with running() as (server, base_url):

@@ -38,6 +38,7 @@ def panels(figure):
     return [axes for axes in figure.axes if axes.get_visible() and axes.axison]
 
 
+@pytest.mark.slow
 def test_no_word_is_cut_and_every_panel_is_named(study):
     for draw in (draw_score_distributions, draw_threshold_sweeps):
         figure = draw(study)
@@ -45,6 +46,7 @@ def test_no_word_is_cut_and_every_panel_is_named(study):
         assert [axes.get_title(loc="left") for axes in panels(figure)] == ["RAGAS-style", "AlignScore", "T5 closure"]
 
 
+@pytest.mark.slow
 def test_at_most_400_dots_chosen_by_their_ids(study):
     axes = panels(draw_score_distributions(study))[0]
     scores = study.results[0].scores
@@ -92,6 +94,7 @@ def test_the_sweep_has_the_point_the_diagonal_and_the_corner(study):
         assert f"R@95 {100 * recall:.1f}" in [text.get_text() for text in axes.texts]
 
 
+@pytest.mark.slow
 def test_an_empty_group_is_named_and_not_drawn():
     responses, verdicts, truth = make_responses(2, kinds=("reliable", "locally_unsound"), shares=(0.7, 0.3))
     study = study_detectors(make_scores(2, truth), responses, verdicts, FEW)
@@ -101,6 +104,7 @@ def test_an_empty_group_is_named_and_not_drawn():
     assert not any(axes.lines for axes in panels(sweeps))
 
 
+@pytest.mark.slow
 def test_equal_input_gives_equal_files():
     responses, verdicts, truth = make_responses(4)
     study = study_detectors(make_scores(4, truth), responses, verdicts, FEW)

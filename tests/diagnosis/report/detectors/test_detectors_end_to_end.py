@@ -48,6 +48,7 @@ def run(tmp_path_factory):
     return folder, [judgment.verdict for judgment in judgments]
 
 
+@pytest.mark.slow
 def test_exact_detectors_see_what_their_dependency_shows(run, tmp_path):
     folder, verdicts = run
     paths = write_detector_report(folder, [folder / f"scores-{kind}.jsonl" for kind in KINDS], tmp_path, settings=FEW)

@@ -57,6 +57,7 @@ def read(paths):
     return json.loads(paths["detectors.json"].read_text())
 
 
+@pytest.mark.slow
 def test_a_judged_run_becomes_tables_and_figures(run, tmp_path):
     paths = write_detector_report(run, score_files(run), tmp_path / "out", settings=FEW)
     figures = {f"figures/detector-{name}.{kind}" for name in ("scores", "sweep") for kind in ("pdf", "svg")}

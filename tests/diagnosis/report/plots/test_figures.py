@@ -61,11 +61,13 @@ def assert_inside(figure):
         assert frame.contains(*box.max), element
 
 
+@pytest.mark.slow
 def test_no_word_is_cut(diagnosis):
     for figure in drawn(diagnosis, held()).values():
         assert_inside(figure)
 
 
+@pytest.mark.slow
 def test_long_names_and_large_numbers_leave_room():
     many = [case(number=number, closed=number % 3 != 0, aligned=number % 5 != 0) for number in range(40)]
     long = [hostile_case(number, "W" * 3_000) for number in range(4)]
@@ -74,6 +76,7 @@ def test_long_names_and_large_numbers_leave_room():
         assert_inside(figure)
 
 
+@pytest.mark.slow
 def test_figures_say_what_the_page_says(diagnosis):
     drawing = drawn(diagnosis, held())
     texts = {name: " ".join(element.get_text() for element in words(figure)) for name, figure in drawing.items()}
@@ -92,6 +95,7 @@ def test_figures_say_what_the_page_says(diagnosis):
         assert dot.label in texts["differences"]
 
 
+@pytest.mark.slow
 def test_every_metric_is_drawn_for_each_dataset_and_model_and_pooled(diagnosis):
     panels = layout_dataset_panels(diagnosis)
     datasets = sorted({pair.group[0] for pair in diagnosis.pairs})
@@ -128,6 +132,7 @@ def test_one_model_or_one_dataset_is_pooled_once():
     assert [model for model, _ in apart[-1].models] == ["m", "n"]
 
 
+@pytest.mark.slow
 def test_what_is_not_there_is_not_drawn():
     files = draw_report_figures(make_diagnosis([case()], resamples=5), ReportContext())
     assert list(files) == ["rates.pdf", "rates.svg", "metrics.pdf", "metrics.svg", "flow.pdf", "flow.svg"]
@@ -136,6 +141,7 @@ def test_what_is_not_there_is_not_drawn():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", PAYLOADS[::16], ids=range(len(PAYLOADS[::16])))
 def test_no_name_says_more_than_a_name(text):
     hostile = [hostile_case(number, text) for number in range(4)]
@@ -150,6 +156,7 @@ def test_no_name_says_more_than_a_name(text):
             assert not re.search(rb"/(JavaScript|JS|URI|Launch|OpenAction)\b", data)
 
 
+@pytest.mark.slow
 def test_a_dollar_sign_is_a_dollar_sign():
     odd = [hostile_case(number, r"$\frac{$") for number in range(3)]
     assert draw_report_figures(make_diagnosis(odd, resamples=5), hostile_notes(r"$\frac{$"))
@@ -167,6 +174,7 @@ def test_bytes_do_not_depend_on_the_process():
     assert len(run_in_processes(program)) == 1
 
 
+@pytest.mark.slow
 def test_there_is_no_date_in_a_figure(diagnosis):
     for data in draw_report_figures(diagnosis, ReportContext()).values():
         assert not re.search(rb"CreationDate|dc:date|20\d\d-\d\d-\d\dT", data)

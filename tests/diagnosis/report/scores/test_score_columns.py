@@ -43,6 +43,7 @@ def run(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_a_response_has_a_score_or_a_reason_and_never_zero_for_nothing(run):
     write_records(run / "scores-closure.jsonl", [score(0, 0.25), score(1, None), score(2, 0.0)])
     (column,) = diagnose(run).context.scores
@@ -52,6 +53,7 @@ def test_a_response_has_a_score_or_a_reason_and_never_zero_for_nothing(run):
     assert (entry["key"], entry["name"], entry["model"]) == ("closure", "closure", "nli@1")
 
 
+@pytest.mark.slow
 def test_records_that_are_not_used_are_counted(run):
     stranger = replace(score(0, 0.1), response_id="stranger")
     records = [score(0, 0.5), score(0, 0.5), score(0, 0.6), stranger]
@@ -66,6 +68,7 @@ def test_records_that_are_not_used_are_counted(run):
     assert "scores-closure.jsonl" in diagnose(run).context.rejected
 
 
+@pytest.mark.slow
 def test_scores_of_other_responses_are_left_out_and_the_report_is_made(run):
     stage = PipelineStep("detect", {}, (run / "instances.jsonl", run / "responses.jsonl"), run / "scores-closure.jsonl")
     write_records(stage.out, [score(0, 0.5)])
