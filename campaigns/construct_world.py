@@ -214,7 +214,7 @@ def construct_with_noise(folder: Path, count: int) -> tuple[int, int]:
     run_folder = folder / "noisy"
     run_folder.mkdir(exist_ok=True)
     write_sources(run_folder, count)
-    with serving("--constructor-noise", str(NOISE), "--verifier-noise", str(NOISE), "--seed", "5") as url:
+    with serving("--seed", "5", constructor_noise=NOISE, verifier_noise=NOISE) as url:
         manifest = construct(run_folder / "sources.jsonl", url, run_folder / "run")
     print_funnel(manifest)
     print(f"  with p = {NOISE} for constructor and verifier: passed the part, wrong by the oracle, and where")

@@ -80,15 +80,19 @@ class Planted(NamedTuple):
 
 
 @contextmanager
-def serving(*flags: str) -> Iterator[str]:
-    """Run ``eclose world serve`` on a free port and yield its base URL."""
-    command = [sys.executable, "-m", "eclose.cli.main", "world", "serve", *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+def serving(*flags: str, **settings: float) -> Iterator[str]:
+    """Run ``eclose world serve`` on a free port with flags and settings of a recipe, and yield its base URL."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as recipe:
+        json.dump(settings, recipe)
+        recipe.flush()
+        command = [sys.executable, "-m", "eclose.cli.main", "world", "serve", *flags, "--recipe", recipe.name]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             assert server.stdout is not None
             yield server.stdout.readline().split()[-1]
         finally:
             server.terminate()
+            server.wait()
 
 
 def plant(profiles: Sequence[str], seed: int) -> Iterator[Planted]:
@@ -187,7 +191,7 @@ def compare_exact_judge(folder: Path, sources: JudgeInputFiles, planted: Sequenc
 def count_covering(folder: Path, sources: JudgeInputFiles, noise: float) -> int:
     """Return how many of the five intervals cover p."""
     run_folder = folder / f"noise-{noise}"
-    with serving("--judge-noise", str(noise), "--seed", str(NOISE.index(noise) + 1)) as base_url:
+    with serving("--seed", str(NOISE.index(noise) + 1), judge_noise=noise) as base_url:
         judge_run(sources, base_url, run_folder)
     for name in ("instances.jsonl", "responses.jsonl"):
         os.link(sources.responses.with_name(name), run_folder / name)

@@ -322,23 +322,13 @@ def check(rig: Rig, plain: Rig, bills: tuple[dict[str, Any], dict[str, Any]], ki
 
 def serve(latency: float, jitter: float) -> tuple[subprocess.Popen[str], str]:
     """Start ``eclose world serve`` on a free port; return the process and its base URL."""
-    server = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "eclose.cli.main",
-            "world",
-            "serve",
-            "--latency",
-            str(latency),
-            "--jitter",
-            str(jitter),
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdout is not None
-    line = server.stdout.readline()
+    command = [sys.executable, "-m", "eclose.cli.main", "world", "serve", "--latency", str(latency)]
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as recipe:
+        recipe.write(f"jitter: {jitter}\n")
+        recipe.flush()
+        server = subprocess.Popen([*command, "--recipe", recipe.name], stdout=subprocess.PIPE, text=True)
+        assert server.stdout is not None
+        line = server.stdout.readline()
     return server, next(word for word in line.split() if word.startswith("http"))
 
 

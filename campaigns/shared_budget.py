@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -60,11 +61,12 @@ class Rig:
     def start(self, ledger: str, out: str, budget: float | None) -> subprocess.Popen[str]:
         """Start a process."""
         command = [sys.executable, "-m", "eclose.cli.main", "generate", str(self.source), "--model", self.base_url]
-        command += ["--out", str(self.folder / out), "--ledger", ledger, "--prices", str(self.prices)]
+        command += ["--out", str(self.folder / out), "--ledger", ledger]
         command += ["--concurrency", str(CONCURRENCY), "--max-new-tokens", "256"]
         if budget is not None:
             command += ["--budget", f"{budget:.6f}"]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        environment = {**os.environ, "ECLOSE_PRICES": str(self.prices)}
+        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def together(self, ledger: str, name: str, budget: float | None = None, restarts: int = 0) -> list[int]:
         """Run all processes; return how each ended."""

@@ -69,7 +69,7 @@ def judge(folder: Path, profile: str, responses: int, prices: str) -> tuple[dict
     price_file = folder / "prices.yaml"
     price_file.write_text(prices)
     calls = CallSettings(concurrency=CONCURRENCY, prices=price_file, slow_start=False)
-    with serving("--prompt-cache", str(MINIMUM_TOKENS), "--latency", "0.02") as base_url:
+    with serving("--latency", "0.02", prompt_cache=MINIMUM_TOKENS) as base_url:
         result = asyncio.run(judge_responses(inputs, base_url, folder, JudgeSettings(), calls))
         with urllib.request.urlopen(f"{base_url.removesuffix('/v1')}/bill?keys=0") as answer:
             bill: dict[str, int] = json.load(answer)["totals"]

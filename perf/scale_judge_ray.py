@@ -1,7 +1,7 @@
 """Judging on Ray: a worker and the driver are killed three times each, and the run ends as one of bare processes does.
 
 Two bare processes judge the first responses, each a half, on a PostgreSQL ledger: their rate is the goal. Two Ray
-workers judge the same, undisturbed. Then, on a third ledger, ``eclose judge --engine ray`` judges all responses: it
+workers judge the same, undisturbed. Then, on a third ledger, ``eclose judge`` on Ray judges all responses: it
 stops at a budget of about a quarter, goes on with the whole one, and is killed again and again. Its judgments of the
 first responses must be the bytes of the bare processes, and all its labels the planted ones. The server's bill says
 what was paid. A call in flight at a kill may be sent again, and the ledger lists it as possibly billed; any other
@@ -143,10 +143,11 @@ def read_bill(base_url: str, *, keys: bool = False, reset: bool = False) -> dict
 
 
 def start_command(job: Job, budget: float) -> subprocess.Popen[bytes]:
-    """Start ``eclose judge --engine ray`` as a user does."""
-    command = [sys.executable, "-m", "eclose.cli.main", "judge", job.run, "--judge", job.base_url, "--engine", "ray"]
-    command += ["--workers", str(WORKERS), "--ledger", job.ledger, "--prices", job.prices, "--budget", str(budget)]
-    return subprocess.Popen([*command, "--concurrency", str(job.concurrency)], stdout=subprocess.DEVNULL)
+    """Start ``eclose judge`` on Ray as a user does."""
+    command = [sys.executable, "-m", "eclose.cli.main", "judge", job.run, "--judge", job.base_url]
+    command += ["--ledger", job.ledger, "--budget", str(budget), "--concurrency", str(job.concurrency)]
+    settings = {"ECLOSE_ENGINE": "ray", "ECLOSE_WORKERS": str(WORKERS), "ECLOSE_PRICES": str(job.prices)}
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **settings})
 
 
 def kill_worker(driver: psutil.Process) -> None:

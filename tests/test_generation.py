@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from tests import generating
-from tests.generating import FREE, asked, generate, paid, questions, server, world
+from tests.generating import FREE, asked, generate, paid, questions, recipe, server, world
 from typer.testing import CliRunner
 
 from eclose.cli.main import app
@@ -461,7 +461,7 @@ def test_an_adapter_is_asked_as_it_was_trained(tmp_path, weights, adapter):
         "--out",
         tmp_path / "r",
     ]
-    with pytest.raises(SettingError, match="An adapter is prompted as it was trained: leave the flag out"):
+    with pytest.raises(SettingError, match="An adapter is prompted as it was trained: leave it out"):
         CliRunner().invoke(app, [*map(str, words), "--demonstrations", "2"], catch_exceptions=False)
     done = CliRunner().invoke(app, [*map(str, words), "--max-new-tokens", "4"], catch_exceptions=False)
     assert "without an answer: 2 responses (cut_off 2)" in done.stdout
@@ -615,9 +615,9 @@ def tuned_server():
         yield model
 
 
-def served(model, instances, out, *words):
-    command = ["generate", instances, "--model", "tuned", "--base-url", model.base_url, "--base-model", "plain"]
-    command += ["--no-price", "--out", out, *words]
+def served(model, instances, out, **settings):
+    command = ["generate", instances, "--model", "tuned", "--base-url", model.base_url, "--no-price", "--out", out]
+    command += recipe(instances.parent, base_model="plain", **settings)
     return CliRunner().invoke(app, [*map(str, command)], catch_exceptions=False)
 
 
@@ -628,21 +628,21 @@ def test_the_command_takes_a_served_adapters_source_from_its_recipe(instances, t
     recipe.write_text(json.dumps({"model": "Qwen/Qwen3-8B", "seed": 43, "demonstrations": 0}))
     for number, where in enumerate((recipe, recipe.parent)):
         out = tmp_path / f"out{number}"
-        done = served(tuned_server, instances, out, "--adapter-recipe", where)
+        done = served(tuned_server, instances, out, adapter_recipe=where)
         assert done.exit_code == 0, done.output
         assert {one.source for one in responses(out)} == {ResponseSource("Qwen/Qwen3-8B", "e_closure", 43)}
         assert json.loads((out / "responses.jsonl.manifest.json").read_text())["settings"]["demonstrations"] == 0
         assert "training seed" not in done.output
-    with pytest.raises(SettingError, match=r"training-seed: --training-seed says 44, the recipe of .* says 43"):
-        served(tuned_server, instances, tmp_path / "no", "--adapter-recipe", recipe, "--training-seed", 44)
+    with pytest.raises(SettingError, match=r"training_seed: the command says 44, the recipe of .* says 43"):
+        served(tuned_server, instances, tmp_path / "no", adapter_recipe=recipe, training_seed=44)
     with pytest.raises(UserError, match=r"there is no recipe\.json here"):
-        served(tuned_server, instances, tmp_path / "no", "--adapter-recipe", tmp_path / "nowhere" / "at" / "all")
+        served(tuned_server, instances, tmp_path / "no", adapter_recipe=tmp_path / "nowhere" / "at" / "all")
 
 
 @pytest.mark.slow
-def test_the_command_takes_a_served_adapters_source_from_flags(instances, tmp_path, tuned_server):
-    flags = ("--backbone", "Qwen/Qwen3-8B", "--method", "sft", "--training-seed", 0)
-    done = served(tuned_server, instances, tmp_path / "a", *flags)
+def test_the_command_takes_a_served_adapters_source_from_settings(instances, tmp_path, tuned_server):
+    settings = {"backbone": "Qwen/Qwen3-8B", "method": "sft", "training_seed": 0}
+    done = served(tuned_server, instances, tmp_path / "a", **settings)
     assert done.exit_code == 0, done.output
     assert {one.source for one in responses(tmp_path / "a")} == {ResponseSource("Qwen/Qwen3-8B", "sft", 0)}
     silent = served(tuned_server, instances, tmp_path / "b")
@@ -652,8 +652,8 @@ def test_the_command_takes_a_served_adapters_source_from_flags(instances, tmp_pa
 
 def test_a_model_as_it_is_has_no_training_seed(instances, tmp_path, tuned_server):
     words = ["generate", instances, "--model", "plain", "--base-url", tuned_server.base_url, "--no-price"]
-    words += ["--out", tmp_path / "a", "--training-seed", 42]
-    with pytest.raises(SettingError, match="Name the training method with --method"):
+    words += ["--out", tmp_path / "a", *recipe(tmp_path, training_seed=42)]
+    with pytest.raises(SettingError, match="Name the training method too: method"):
         CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
 
 

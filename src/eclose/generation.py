@@ -243,16 +243,16 @@ def _labelled_source(
 ) -> ResponseSource:
     """Return the source with the caller's labels; raise where one contradicts a recipe."""
     if labels.training_seed is not None and (labels.method or source.method) is None:
-        raise SettingError("--training-seed: an untrained model has none. Name the training method with --method.")
+        raise SettingError("training_seed: an untrained model has none. Name the training method too: method.")
     trained = {
-        path: {"method": source.method, "training-seed": source.seed} for path, recipe in recipes.items() if recipe
+        path: {"method": source.method, "training_seed": source.seed} for path, recipe in recipes.items() if recipe
     }
     seed = labels.training_seed
     return replace(
         source,
         model=labels.backbone or source.model,
         method=agree_on_recipe_setting("method", labels.method, trained) or source.method,
-        seed=source.seed if seed is None else agree_on_recipe_setting("training-seed", seed, trained),
+        seed=source.seed if seed is None else agree_on_recipe_setting("training_seed", seed, trained),
     )
 
 

@@ -241,9 +241,9 @@ def test_names_fill_what_the_file_leaves_out(log):
     [
         (RecordLayout.RAGAS, ImportSettings(columns=PATHS), "--map and --format ragas"),
         (RecordLayout.MAPPED, ImportSettings(), "--format mapped needs --map"),
-        (RecordLayout.RAGAS, ImportSettings(cases=CaseSelection("span x")), "--case, --question-at"),
-        (RecordLayout.HOTPOT, ImportSettings(dataset="d"), "--dataset: .* names the dataset already"),
-        (RecordLayout.MUSIQUE, ImportSettings(model="m"), "--model: .* holds no responses"),
+        (RecordLayout.RAGAS, ImportSettings(cases=CaseSelection("span x")), "case, question_at"),
+        (RecordLayout.HOTPOT, ImportSettings(dataset="d"), "dataset: .* names the dataset already"),
+        (RecordLayout.MUSIQUE, ImportSettings(model="m"), "^model: .* holds no responses"),
         (RecordLayout.ECLOSE, ImportSettings(trace=TraceMode.PROSE), "--trace: .* holds no responses"),
     ],
 )

@@ -173,7 +173,7 @@ def test_unknown_price_names_the_list_where_it_is_not_installed_and_the_python_s
         find_listed_price("house/model", {})
     assert ("pip install 'eclose[prices]'" in str(refused.value)) is not installed
     assert "CallSettings(unpriced=True)" in str(refused.value)
-    assert "--prices FILE" in str(refused.value)
+    assert "as prices in a recipe" in str(refused.value)
 
 
 def test_without_a_cap_it_only_counts():

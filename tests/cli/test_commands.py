@@ -92,6 +92,6 @@ def test_unknown_command_names_the_nearest():
 def test_help_of_a_group_shows_the_own_options_of_its_default_command(group, own):
     shown, whole = (CliRunner().invoke(app, [*words, "--help"]).output for words in ([group], [group, "run"]))
     assert own in shown
-    for flag in ("--concurrency", "--workers", "--recipe"):
+    for flag in ("--concurrency", "--budget", "--recipe"):
         assert flag not in shown
         assert flag in whole

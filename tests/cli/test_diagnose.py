@@ -42,7 +42,7 @@ def judged(tmp_path_factory):
         }.items():
             _judge(folder / name, items, plans, server.base_url)
         _judge(folder / "free", items, (FAILURE_PLANS[3],), server.base_url, "--reference-free")
-    command("judge", "validate", folder / "one", "--verdicts", folder / "one" / "people.jsonl", "--resamples", 100)
+    command("judge", "validate", folder / "one", "--verdicts", folder / "one" / "people.jsonl")
     return folder
 
 
@@ -67,7 +67,7 @@ def told(folder):
 
 @pytest.mark.slow
 def test_a_run_finds_its_own_validation(judged, tmp_path):
-    command("report", judged / "one", "--resamples", 100, "-f", "json", "-o", tmp_path)
+    command("report", judged / "one", "-f", "json", "-o", tmp_path)
     found = told(tmp_path)
     count = found["responses"]
     assert found["validation"] == f"Validated against people on {count} of {count} responses."
@@ -77,10 +77,10 @@ def test_a_run_finds_its_own_validation(judged, tmp_path):
 @pytest.mark.slow
 def test_several_runs_are_not_validated_by_one_of_them_unless_somebody_says_so(judged, tmp_path):
     both = judged / "one", judged / "two"
-    command("report", *both, "--resamples", 100, "-f", "json", "-o", tmp_path)
+    command("report", *both, "-f", "json", "-o", tmp_path)
     assert told(tmp_path)["validation"] is None
     given = "--validation", judged / "one" / "validation.json"
-    command("report", *both, *given, "--resamples", 100, "-f", "json", "-o", tmp_path)
+    command("report", *both, *given, "-f", "json", "-o", tmp_path)
     assert "the correction assumes that it errs as often here" in told(tmp_path)["validation"]
 
 
@@ -100,8 +100,8 @@ def test_fewer_than_thirty_labels_give_no_green_box_and_no_corrected_rate(judged
     rows = list(jsonl.read_records(run / "people.jsonl", SettledVerdict))[:6]
     jsonl.write_records(tmp_path / "six.jsonl", rows)
     few = tmp_path / "few.json"
-    command("judge", "validate", run, "--verdicts", tmp_path / "six.jsonl", "--resamples", 100, "--out", few)
-    command("report", run, "--validation", few, "--resamples", 100, "-f", "json", "-f", "html", "-o", tmp_path / "out")
+    command("judge", "validate", run, "--verdicts", tmp_path / "six.jsonl", "--out", few)
+    command("report", run, "--validation", few, "-f", "json", "-f", "html", "-o", tmp_path / "out")
     found = told(tmp_path / "out")
     assert found["corrected"] is None
     count = found["responses"]

@@ -12,6 +12,7 @@ from tests.calls.ray.cluster import cluster
 from tests.cli.test_construct import FILES
 from tests.cli.test_guides import code_blocks
 from tests.detection.tiny_models import save
+from tests.generating import recipe
 from tests.store.postgres import fresh_database
 from typer.testing import CliRunner
 
@@ -78,15 +79,15 @@ def runs(tmp_path, items):
     return folders
 
 
-def on_ray():
-    return ("--engine", "ray", "--workers", 2, "--ledger", fresh_database())
+def on_ray(folder, **settings):
+    return (*recipe(folder, engine="ray", workers=2, **settings), "--ledger", fresh_database())
 
 
 def test_workers_generate_what_one_process_generates(cluster, tmp_path, questions, server):
     command = ("generate", questions, "--model", server.base_url, "--no-price", "--demonstrations", 0)
     one, many = tmp_path / "one", tmp_path / "many"
     eclose(*command, "--out", one)
-    command = (*command, "--out", many, *on_ray())
+    command = (*command, "--out", many, *on_ray(tmp_path))
     eclose(*command)
     assert "done before" in eclose(*command)
     # As if it had been killed between the result and its manifest.
@@ -101,7 +102,7 @@ def test_workers_generate_what_one_process_generates(cluster, tmp_path, question
 def test_workers_screen_what_one_process_screens(cluster, tmp_path, questions, server):
     command = ("screen", questions, "--judge", server.base_url, "--no-price")
     eclose(*command, "--out", tmp_path / "one")
-    output = eclose(*command, "--out", tmp_path / "many", *on_ray())
+    output = eclose(*command, "--out", tmp_path / "many", *on_ray(tmp_path))
     assert f"{RECORDS} questions eligible" in output
     assert paid(server) == 2 * RECORDS
     one, many = ((tmp_path / name / "screening.jsonl").read_bytes() for name in ("one", "many"))
@@ -115,7 +116,7 @@ def test_workers_construct_what_one_process_constructs(cluster, tmp_path, server
     command = ("construct", tmp_path / "sources.jsonl", *roles)
     eclose(*command, "--out", tmp_path / "one")
     once = paid(server)
-    output = eclose(*command, "--out", tmp_path / "many", *on_ray())
+    output = eclose(*command, "--out", tmp_path / "many", *on_ray(tmp_path))
     assert paid(server) == 2 * once
     assert "all " not in output
     for name in FILES:
@@ -131,9 +132,9 @@ def test_workers_construct_what_one_process_constructs(cluster, tmp_path, server
         ("detect", ("--detector", "alignment", "--model"), "scores-alignment.jsonl", "accepted"),
     ],
 )
-def test_workers_judge_and_score_what_one_process_does(cluster, runs, server, command, flags, result, word):
+def test_workers_judge_and_score_what_one_process_does(cluster, runs, tmp_path, server, command, flags, result, word):
     options = (*flags, server.base_url, "--no-price")
-    ray = on_ray()
+    ray = on_ray(tmp_path)
     eclose(command, runs[0], *options)
     assert f"{RECORDS} received = {RECORDS} {word}" in eclose(command, runs[1], *options, *ray)
     once = paid(server)
@@ -161,7 +162,7 @@ def test_workers_load_the_weights_of_a_detector(cluster, runs, tmp_path):
     weights = save(tmp_path / "nli", "roberta", positions=480)
     options = ("--detector", "closure", "--model", weights)
     eclose("detect", runs[0], *options)
-    assert f"{RECORDS} received = {RECORDS} accepted" in eclose("detect", runs[1], *options, *on_ray())
+    assert f"{RECORDS} received = {RECORDS} accepted" in eclose("detect", runs[1], *options, *on_ray(tmp_path))
     one, many = (list(jsonl.read_records(folder / "scores-closure.jsonl", DetectorScore)) for folder in runs)
     assert [(score.response_id, score.model) for score in many] == [(score.response_id, score.model) for score in one]
     assert [score.score for score in many] == pytest.approx([score.score for score in one], abs=1e-5)
@@ -173,12 +174,12 @@ def test_workers_keep_one_budget_and_the_same_command_waits_for_its_turn(tmp_pat
     pytest.importorskip("ray", reason="needs the ray extra")
     (tmp_path / "p.json").write_text('{"world": {"input": 1, "output": 1}}')
     command = ("generate", questions, "--model", server.base_url, "--demonstrations", 0, "--max-new-tokens", 256)
-    command = (*command, *on_ray(), "--out", tmp_path / "r")
+    command = (*command, *on_ray(tmp_path, prices=tmp_path / "p.json"), "--out", tmp_path / "r")
     lock = WriterLock(tmp_path / "r" / "responses.jsonl", "the same command")
     assert "is writing to it. Wait until it ends" in refusal(*command, "--no-price")
     assert paid(server) == 0
     lock.release()
-    command = (*command, "--prices", tmp_path / "p.json", "--budget", "0.003")
+    command = (*command, "--budget", "0.003")
     words = [sys.executable, "-m", "eclose.cli.main", *map(str, command)]
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=400)
     assert done.returncode == 75, done.stdout + done.stderr
@@ -187,20 +188,21 @@ def test_workers_keep_one_budget_and_the_same_command_waits_for_its_turn(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("flags", "problem"),
+    ("settings", "problem"),
     [
-        ((), "a file takes one writer"),
-        (("--ledger", "postgresql://x/y", "--concurrency", 1), "some would be idle"),
-        (("--ledger", "postgresql://x/y", "--replay"), "calls a served model"),
+        ({}, "a file takes one writer"),
+        ({"ledger": "postgresql://x/y", "concurrency": 1}, "some would be idle"),
+        ({"ledger": "postgresql://x/y", "replay": True}, "calls a served model"),
     ],
 )
-def test_what_workers_cannot_generate_is_refused(tmp_path, questions, server, flags, problem):
+def test_what_workers_cannot_generate_is_refused(tmp_path, questions, server, settings, problem):
     command = ("generate", questions, "--model", server.base_url, "--no-price", "--out", tmp_path / "r")
-    assert problem in refusal(*command, "--engine", "ray", *flags)
+    assert problem in refusal(*command, *recipe(tmp_path, engine="ray", **settings))
 
 
-def test_what_workers_cannot_judge_or_score_is_refused(runs, server):
-    detect = ("detect", runs[0], "--detector", "verifier", "--verifier", "folder", "--engine", "ray")
+def test_what_workers_cannot_judge_or_score_is_refused(runs, tmp_path, server):
+    ray = recipe(tmp_path, engine="ray", replay=True)
+    detect = ("detect", runs[0], "--detector", "verifier", "--verifier", "folder", *ray)
     assert "runs in this process" in refusal(*detect)
-    judge = ("judge", runs[0], "--judge", server.base_url, "--no-price", "--engine", "ray")
-    assert "leave --replay out" in refusal(*judge, "--replay")
+    judge = ("judge", runs[0], "--judge", server.base_url, "--no-price", *ray)
+    assert "leave replay out" in refusal(*judge)

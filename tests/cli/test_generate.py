@@ -224,7 +224,7 @@ def test_poisoned_records_fail_alone_and_are_tried_again_when_told(tmp_path):
 def test_a_replay_needs_no_server_and_writes_the_same_bytes(instances, tmp_path):
     with server() as model:
         assert ran(instances, *flags(model, tmp_path / "run")).returncode == 0
-        more = ["--replay", "--ledger", tmp_path / "run" / "ledger.sqlite"]
+        more = [*recipe(tmp_path, replay=True), "--ledger", tmp_path / "run" / "ledger.sqlite"]
         words, other = flags(model, tmp_path / "replayed", *more), flags(model, tmp_path / "other", *more)
     replayed = ran(instances, *words)
     assert replayed.returncode == 0, replayed.stderr
@@ -240,14 +240,14 @@ def test_a_dry_run_sends_and_writes_nothing(instances, tmp_path):
     (tmp_path / "prices.json").write_text(json.dumps({"127.0.0.1/world": {"input": 10, "output": 100}}))
     with server() as model:
         words = ["--base-url", model.base_url, "--model", "world", "--out", tmp_path / "run", "--dry-run"]
-        priced = ran(instances, *words, "--prices", tmp_path / "prices.json")
+        priced = ran(instances, *words, *recipe(tmp_path, prices=tmp_path / "prices.json"))
         assert model.bill(keys=False)["totals"]["received"] == 0
     assert priced.returncode == 0, priced.stderr
     expected = r"40 calls, about ([\d,]+) tokens read and at most 40,960 written, at most about ([\d.]+) USD\n"
     found = re.fullmatch(r"127\.0\.0\.1/world: " + expected, priced.stdout)
     tokens = int(found[1].replace(",", ""))
     assert float(found[2]) == pytest.approx((tokens * 10 + 40_960 * 100) / 1e6, abs=0.01)
-    assert {path.name for path in tmp_path.iterdir()} == {"instances.jsonl", "prices.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"instances.jsonl", "prices.json", "recipe.yaml"}
 
 
 @pytest.mark.slow
@@ -256,7 +256,7 @@ def test_a_budget_stops_the_run_and_a_larger_one_lets_it_go_on(instances, tmp_pa
     whole = unbroken(instances, tmp_path)
     with server() as model:
         words = [instances, "--base-url", model.base_url, "--model", "world", "--out", tmp_path / "run"]
-        words += ["--prices", tmp_path / "prices.json", "--concurrency", 2, "--budget"]
+        words += [*recipe(tmp_path, prices=tmp_path / "prices.json"), "--concurrency", 2, "--budget"]
         first = ran(*words, 15)
         assert first.returncode == 75, first.stderr
         assert "Raise --budget and run the same command again" in first.stderr
@@ -273,7 +273,7 @@ def test_a_budget_stops_the_run_and_a_larger_one_lets_it_go_on(instances, tmp_pa
 @pytest.mark.slow
 def test_nothing_is_spent_where_nothing_was_reached(instances, tmp_path):
     (tmp_path / "prices.json").write_text(json.dumps({"m": {"input": 1000, "output": 1000}, "currency": "EUR"}))
-    words = ["--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--prices", tmp_path / "prices.json"]
+    words = ["--base-url", "http://127.0.0.1:9/v1", "--model", "m", *recipe(tmp_path, prices=tmp_path / "prices.json")]
     done = ran(instances, *words, "--out", tmp_path / "run", ECLOSE_BREAKER_SECONDS="0")
     assert done.returncode == 75, done.stderr
     assert set(re.findall(r"([\d.]+)(?: of [\d.]+)?(?: EUR)? spent", done.stderr)) <= {"0.00"}
@@ -284,7 +284,7 @@ def test_nothing_is_spent_where_nothing_was_reached(instances, tmp_path):
 def test_costs_are_told_in_the_currency_of_the_price_file(instances, tmp_path):
     (tmp_path / "prices.json").write_text(json.dumps({"world": {"input": 1, "output": 1}, "currency": "EUR"}))
     with server() as model:
-        words = ["--base-url", model.base_url, "--model", "world", "--prices", tmp_path / "prices.json"]
+        words = ["--base-url", model.base_url, "--model", "world", *recipe(tmp_path, prices=tmp_path / "prices.json")]
         done = ran(instances, *words, "--out", tmp_path / "run", "--budget", 9)
     assert re.search(r"[\d.]+ of 9\.00 EUR spent", done.stderr), done.stderr
     assert re.search(r" written, 0\.\d+ EUR spent\n", done.stdout), done.stdout

@@ -65,9 +65,9 @@ def judged(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_judge_is_held_against_people(judged):
+def test_a_judge_is_held_against_people(judged, tmp_path):
     run, verdicts = judged
-    output = command("judge", "validate", run, "--verdicts", run / "people.jsonl", "--resamples", 200)
+    output = command("judge", "validate", run, "--verdicts", run / "people.jsonl")
     assert f"{len(verdicts)} of {len(verdicts)} responses are labelled" in output
     table = output[: output.index("Missed failures")]
     lines = {line.split()[0]: line for line in table.splitlines() if line.strip()}
@@ -145,7 +145,7 @@ def test_a_forecast_needs_no_key(judged, tmp_path, monkeypatch):
 @pytest.mark.figures
 def test_a_diagnosis_ends_with_a_report_that_says_how_far_to_trust_it(judged, tmp_path):
     run, verdicts = judged
-    output = command("diagnose", run, "--out", tmp_path / "before", "--resamples", 200, "--validation", _validated(run))
+    output = command("diagnose", run, "--out", tmp_path / "before", "--validation", _validated(run))
     assert f"{len(verdicts)} responses to 12 questions" in output
     assert {path.name for path in (tmp_path / "before").iterdir()} == {
         "report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex", "figures"
@@ -157,7 +157,7 @@ def test_a_diagnosis_ends_with_a_report_that_says_how_far_to_trust_it(judged, tm
 
 def _validated(run):
     place = run / "another.json"
-    command("judge", "validate", run, "--verdicts", run / "people.jsonl", "--resamples", 200, "--out", place)
+    command("judge", "validate", run, "--verdicts", run / "people.jsonl", "--out", place)
     return place
 
 
@@ -165,7 +165,7 @@ def _validated(run):
 def test_without_a_validation_the_report_says_so(judged, tmp_path):
     run, _ = judged
     (run / "validation.json").unlink(missing_ok=True)
-    command("diagnose", run, "--out", tmp_path, "--resamples", 200)
+    command("diagnose", run, "--out", tmp_path)
     assert "not been validated" in (tmp_path / "report.html").read_text()
 
 
@@ -194,10 +194,11 @@ def test_a_folder_that_was_not_judged_is_told(tmp_path):
 def test_a_judge_that_is_asked_three_times_in_one_call_each_tells_how_often_it_flips(judged, tmp_path):
     run, verdicts = judged
     with ModelServerThread(build_world_handlers(judge_noise=0.1)) as server:
-        words = ["judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path, "--joint", "--repeat", 3]
+        words = ["judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path / "out", "--repeat", 3]
+        words += recipe(tmp_path, joint=True)
         told = command(*words, "--dry-run")
         assert f"{3 * len(verdicts)} calls" in told
-        assert not list(tmp_path.iterdir())
+        assert not (tmp_path / "out").exists()
         output = command(*words)
         assert server.bill(keys=False)["totals"]["paid"] == 3 * len(verdicts)
     (line,) = [line for line in output.splitlines() if "the repetitions differ about" in line]
@@ -211,7 +212,7 @@ def test_two_judges_are_held_against_each_other_on_what_people_said(judged, tmp_
     run, verdicts = judged
     with ModelServerThread(build_world_handlers()) as server:
         command("judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path)
-    words = ("--verdicts", run / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
+    words = ("--verdicts", run / "people.jsonl", "--out", tmp_path / "v.json")
     output = command("judge", "validate", run, *words, "--against", tmp_path, "--against", run)
     first, second = output.split("Compared with the other judge (")[1:]
     lines = {line.split()[0]: line.split() for line in first.splitlines() if line.strip()}
@@ -316,7 +317,7 @@ def test_each_dataset_is_told_on_its_own(judged, tmp_path):
     run, verdicts = judged
     rows = [replace(row, benchmark=f"part-{number % 2}") for number, row in enumerate(verdicts)]
     jsonl.write_records(tmp_path / "people.jsonl", rows)
-    words = ("--verdicts", tmp_path / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
+    words = ("--verdicts", tmp_path / "people.jsonl", "--out", tmp_path / "v.json")
     output = command("judge", "validate", run, *words)
     table = output[output.index("By dataset") :].splitlines()
     assert re.split(r"  +", table[1])[-2:] == ["TRR", "LGG"]
@@ -332,7 +333,7 @@ def test_verdicts_without_a_dataset_take_that_of_the_run(judged, tmp_path):
     for path in (run / "responses.jsonl", *run.glob("judgments*")):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     instances = list(jsonl.read_records(run / "instances.jsonl", Instance))
-    words = ("--verdicts", tmp_path / "people.jsonl", "--resamples", 100, "--allow-stale")
+    words = ("--verdicts", tmp_path / "people.jsonl", "--allow-stale")
     jsonl.write_records(tmp_path / "people.jsonl", [replace(row, benchmark=None) for row in verdicts])
 
     def validate(benchmarks):
@@ -354,7 +355,7 @@ def test_verdicts_without_a_dataset_take_that_of_the_run(judged, tmp_path):
 def test_too_few_labels_correct_no_rate_on_the_terminal_either(judged, tmp_path):
     run, verdicts = judged
     jsonl.write_records(tmp_path / "people.jsonl", verdicts[:6])
-    words = ("--verdicts", tmp_path / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
+    words = ("--verdicts", tmp_path / "people.jsonl", "--out", tmp_path / "v.json")
     output = command("judge", "validate", run, *words)
     assert "6 of at least 30 labels" in output
     assert "Fewer than 30 labels: the judge does not count as validated" in output
@@ -365,7 +366,7 @@ def test_a_validation_from_more_labels_is_replaced_only_on_request(judged, tmp_p
     run, verdicts = judged
     jsonl.write_records(tmp_path / "few.jsonl", verdicts[:6])
     jsonl.write_records(tmp_path / "more.jsonl", verdicts[:9])
-    place = ("--resamples", 100, "--out", tmp_path / "v.json")
+    place = ("--out", tmp_path / "v.json")
     command("judge", "validate", run, "--verdicts", tmp_path / "more.jsonl", *place)
     with pytest.raises(UserError, match="rests on 9 labels, these verdicts on 6"):
         validate_judges(run, tmp_path / "few.jsonl", out=tmp_path / "v.json", resamples=100)
@@ -387,7 +388,7 @@ def test_a_validation_with_more_labels_of_one_criterion_is_replaced_only_on_requ
     jsonl.write_records(tmp_path / "all.jsonl", verdicts[:9])
     jsonl.write_records(tmp_path / "without.jsonl", without[:9])
     jsonl.write_records(tmp_path / "larger.jsonl", without[:12])
-    place = ("--resamples", 100, "--out", tmp_path / "v.json")
+    place = ("--out", tmp_path / "v.json")
     command("judge", "validate", run, "--verdicts", tmp_path / "all.jsonl", *place)
     stored = (tmp_path / "v.json").read_bytes()
     # As many responses, and also more of them: the labels of correctness would be lost.
@@ -404,7 +405,7 @@ def test_a_validation_with_more_labels_of_one_criterion_is_replaced_only_on_requ
 @pytest.mark.slow
 def test_a_diagnosis_prints_corrected_rates_beside_the_judges_own(judged, tmp_path):
     run, _ = judged
-    output = command("diagnose", run, "--out", tmp_path, "--resamples", 200, "--validation", _validated(run))
+    output = command("diagnose", run, "--out", tmp_path, "--validation", _validated(run))
     corrected = json.loads((tmp_path / "diagnosis.json").read_text())["corrected"]["TRR"]
     line = next(line for line in output.splitlines() if line.startswith("TRR"))
     low, high = (f"{100 * end:.1f}" for end in corrected["interval"])

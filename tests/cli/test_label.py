@@ -184,7 +184,7 @@ def test_corrected_rates_are_printed_by_label_and_by_diagnose(larger_run, monkey
     rate = output.split("corrected by your 36 labels")[1].split("TRR ")[1]
     judged, corrected = re.findall(r"([\d.]+) %", rate)[:2]
     assert judged != corrected
-    printed = command("diagnose", larger_run, "--resamples", "100")
+    printed = command("diagnose", larger_run)
     heads, row = printed.split(" TRR ")[:2]
     assert " corrected " in heads
     assert row.startswith(f"{judged} %")

@@ -58,8 +58,8 @@ def runs(questions, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.figures
 def test_a_report_has_the_same_bytes_as_that_of_a_diagnosis(runs, tmp_path):
-    told = command("diagnose", runs[0], "--resamples", 100, "--against", runs[1], "--out", tmp_path / "one")
-    written = command("report", runs[0], "--resamples", 100, "--against", runs[1], "--out", tmp_path / "two")
+    told = command("diagnose", runs[0], "--against", runs[1], "--out", tmp_path / "one")
+    written = command("report", runs[0], "--against", runs[1], "--out", tmp_path / "two")
     assert {path.name for path in (tmp_path / "two").iterdir()} == FILES
     for path in sorted((tmp_path / "one").rglob("*.*")):
         assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes()
@@ -70,7 +70,7 @@ def test_a_report_has_the_same_bytes_as_that_of_a_diagnosis(runs, tmp_path):
 
 @pytest.mark.slow
 def test_only_the_formats_asked_for_are_written(runs, tmp_path):
-    command("report", runs[0], "--resamples", 100, "-f", "json", "-f", "markdown", "--out", tmp_path)
+    command("report", runs[0], "-f", "json", "-f", "markdown", "--out", tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"diagnosis.json", "report.md"}
 
 
@@ -94,7 +94,7 @@ def test_missing_labels_give_bounds_and_no_rate(unjudged, tmp_path):
         )
         for number in range(60)
     ]
-    told = command("diagnose", put(tmp_path / "run", cases), "--resamples", 100, "--out", tmp_path / "out")
+    told = command("diagnose", put(tmp_path / "run", cases), "--out", tmp_path / "out")
     assert re.search(r"^LGG +too little judged +32 +28 +0\.0 to 46\.7$", told, re.MULTILINE)
     assert re.search(r"^LSR +too little judged", told, re.MULTILINE)
     assert f"L (every step holds) has no label for {unjudged} of 60 responses" in told
@@ -108,23 +108,23 @@ def test_missing_labels_give_bounds_and_no_rate(unjudged, tmp_path):
 @pytest.mark.figures
 def test_figures_left_out_are_said_in_a_line(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
-    told = command("report", runs[0], "--resamples", 100, "--out", tmp_path)
+    told = command("report", runs[0], "--out", tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == FILES - {"figures"}
     assert told.splitlines()[-1].strip() == figures.explain_missing_figures()
-    assert "no figures" not in command("report", runs[0], "--resamples", 100, "-f", "json", "-o", tmp_path)
+    assert "no figures" not in command("report", runs[0], "-f", "json", "-o", tmp_path)
 
 
 @pytest.mark.figures
 def test_figures_asked_for_by_name_are_not_left_out_in_silence(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
-    told = refusal("report", runs[0], "--resamples", 100, "-f", "figures", "-o", tmp_path)
+    told = refusal("report", runs[0], "-f", "figures", "-o", tmp_path)
     assert told == f"--format figures: {figures.explain_missing_figures()}"
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
 def test_a_comparison_is_printed_with_what_was_left_aside(runs, tmp_path):
-    told = command("diagnose", runs[0], "--against", runs[1], "--resamples", 100, "--out", tmp_path)
+    told = command("diagnose", runs[0], "--against", runs[1], "--out", tmp_path)
     assert "Against old" in told
     assert "Compared on 4 questions that both runs answer: 16 responses here, 16 there." in told
     assert "Not compared: 2 questions (8 responses) of this run only; 2 questions (8 responses) of the other" in told
@@ -136,7 +136,7 @@ def test_a_comparison_is_printed_with_what_was_left_aside(runs, tmp_path):
 @pytest.mark.slow
 def test_runs_of_several_models_are_diagnosed_together(runs, questions, tmp_path):
     other = put(tmp_path / "third", make_cases(questions[2:], 16, seed=3))
-    told = command("diagnose", runs[0], other, "--resamples", 100, "--out", tmp_path / "out")
+    told = command("diagnose", runs[0], other, "--out", tmp_path / "out")
     assert "40 responses to 6 questions" in told
     ids = [row["name"] for row in _tests(tmp_path / "out")]
     assert len(set(ids)) == 40
@@ -162,7 +162,7 @@ def test_ids_that_occur_once_stay_as_they_are(runs, questions, tmp_path):
         for number, case in enumerate(mine)
     ]
     other = put(tmp_path / "x", renamed)
-    command("report", runs[0], other, "--resamples", 100, "-f", "junit", "--out", tmp_path / "out")
+    command("report", runs[0], other, "-f", "junit", "--out", tmp_path / "out")
     assert {f"x{number}" for number in range(8)} < {row["name"] for row in _tests(tmp_path / "out")}
 
 
@@ -176,7 +176,7 @@ def test_responses_are_never_counted_twice(runs, tmp_path):
 def test_a_run_can_be_held_against_a_judgment_of_the_same_responses(runs, tmp_path):
     """As with another judge, or another effort."""
     copy = shutil.copytree(runs[0], tmp_path / "copy")
-    told = command("diagnose", runs[0], "--against", copy, "--resamples", 100, "--out", tmp_path / "out")
+    told = command("diagnose", runs[0], "--against", copy, "--out", tmp_path / "out")
     assert "Of 24 pairs of responses 24 stay in their class; 0 became reliable, 0 no longer are." in told
 
 

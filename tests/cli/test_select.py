@@ -7,6 +7,7 @@ import sys
 from itertools import islice
 
 import pytest
+from tests.generating import recipe
 from typer.testing import CliRunner
 
 pytest.importorskip("torch", reason="needs the train extra")
@@ -50,10 +51,9 @@ def run(tmp_path, weights):
     return folder
 
 
-def select(run, families, *more):
-    return runner.invoke(
-        app, ["select", str(run), "--families", str(families), "--max-new-tokens", "6", *more], catch_exceptions=False
-    )
+def select(run, families, *more, **settings):
+    few = recipe(families.parent, max_new_tokens=6, **settings)
+    return runner.invoke(app, ["select", str(run), "--families", str(families), *few, *more], catch_exceptions=False)
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_a_run_is_selected_from_and_again_at_no_cost(run, families, monkeypatch)
     assert len(lines) == 7
     assert result.stderr == (
         "eclose: no checkpoint is selected: none of 12 replies submitted an answer; "
-        "12 were cut off at the limit of new tokens, so raise --max-new-tokens.\n"
+        "12 were cut off at the limit of new tokens, so raise max_new_tokens in a recipe.\n"
     )
     assert not (run / "selected").exists()
     replies = [json.loads(line) for line in (run / "selection.replies.jsonl").read_text().splitlines()]
@@ -84,7 +84,7 @@ def test_a_run_is_selected_from_and_again_at_no_cost(run, families, monkeypatch)
         raise AssertionError("there is nothing left to ask")
 
     monkeypatch.setattr(TransformersModel, "load", never)
-    assert select(run, families, "--batch-tokens", "64").stdout == result.stdout
+    assert select(run, families, batch_tokens=64).stdout == result.stdout
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
     loaded = []
     monkeypatch.setattr(TransformersModel, "load", lambda name, **settings: loaded.append((name, settings)) or Model())
     monkeypatch.setattr("eclose.training.select.match_any_answer", lambda answer, _: answer == "yes no")
-    result = select(run, families, "--model", "elsewhere/tiny", "--batch-tokens", "99")
+    result = select(run, families, "--model", "elsewhere/tiny", batch_tokens=99)
     assert "   8     100.0     100.0     100.0  100.0           0  selected" in result.output
     ((name, settings),) = loaded
     assert (name, settings["revision"], settings["batch_tokens"]) == ("elsewhere/tiny", None, 99)

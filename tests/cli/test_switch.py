@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
+from tests.generating import recipe
 from typer.testing import CliRunner
 
 pytest.importorskip("torch", reason="needs the train extra")
@@ -73,7 +74,7 @@ def test_tables_counts_and_done_before(home, tmp_path):
     assert again.stdout.splitlines()[1:] == result.stdout.splitlines()[1:]
     assert out.stat().st_mtime_ns == before
     with pytest.raises(UserError, match="other settings"):
-        backbone(home, "--out", out, "--order", "question_first")
+        backbone(home, "--out", out, *recipe(tmp_path, order="question_first"))
 
 
 def test_adapters_are_compared_on_one_backbone(home, tmp_path):
@@ -193,7 +194,7 @@ def test_what_cannot_be_used_is_counted(home, tmp_path):
     mine = tmp_path / "families.jsonl"
     mine.write_text("\n".join([lines[0], json.dumps(longer), '{"id": "x"}', lines[0]]) + "\n")
     out = tmp_path / "switches.jsonl"
-    settings = ("--model", home / "tiny", "--demonstrations", 0, "--max-length", 3_000)
+    settings = ("--model", home / "tiny", "--demonstrations", 0, *recipe(tmp_path, max_length=3_000))
     result = run("switch", mine, *settings, "--out", out)
     assert result.exit_code == 3
     assert (
@@ -229,11 +230,11 @@ def test_an_adapter_is_asked_as_it_was_trained(home, tmp_path):
     systems = _Systems.of(SwitchSettings(adapters=(adapter,)))
     (backbone_,) = systems.backbones
     assert (backbone_.model, systems.prompt.demonstrations, systems.untuned) == (str(home / "tiny"), 0, False)
-    with pytest.raises(SettingError, match=r"demonstrations: --demonstrations says 1, the recipe of .*adapter says 0"):
+    with pytest.raises(SettingError, match=r"demonstrations: the command says 1, the recipe of .*adapter says 0"):
         run("switch", families, "--adapter", adapter, "--demonstrations", 1)
-    with pytest.raises(SettingError, match="order: --order says question_first, the recipe of"):
-        run("switch", families, "--adapter", adapter, "--order", "question_first")
-    with pytest.raises(SettingError, match="model: --model says other/model"):
+    with pytest.raises(SettingError, match="order: the command says question_first, the recipe of"):
+        run("switch", families, "--adapter", adapter, *recipe(tmp_path, order="question_first"))
+    with pytest.raises(SettingError, match="model: the command says other/model"):
         run("switch", families, "--adapter", adapter, "--model", "other/model")
     # The same model in another place is the same model.
     elsewhere = SwitchSettings(model="/elsewhere/tiny", adapters=(adapter,), demonstrations=0)

@@ -145,7 +145,7 @@ def test_another_detector_model_or_revision_is_refused(calibrated):
 def test_another_benchmark_is_refused_unless_allowed(calibrated):
     calibration, *_ = calibrated
     assert calibration.refuse_other_benchmarks(["hotpot", "2wiki"]) == ()
-    with pytest.raises(UserError, match=r"these responses are of strategyqa, unnamed\..*--other-benchmark"):
+    with pytest.raises(UserError, match=r"these responses are of strategyqa, unnamed\..*other_benchmark: true"):
         calibration.refuse_other_benchmarks(["hotpot", "strategyqa", None])
     (notice,) = calibration.refuse_other_benchmarks(["strategyqa"], allow=True)
     assert "do not carry over" in notice

@@ -193,7 +193,7 @@ def test_a_filter_that_does_not_fit_the_run_is_refused(run):
 
 def test_a_calibration_of_another_benchmark_is_refused_unless_allowed(run):
     calibrate(run, "strategyqa")
-    with pytest.raises(UserError, match=r"made on strategyqa, and these responses are of .*--other-benchmark"):
+    with pytest.raises(UserError, match=r"made on strategyqa, and these responses are of .*other_benchmark: true"):
         band_filter(run, "flagged")
     assert isinstance(band_filter(run, "flagged", allow_other_benchmark=True), BandFilter)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.generating import recipe
 from tests.traces.files import make_span, wrap_spans
 from typer.testing import CliRunner
 
@@ -86,7 +87,7 @@ def test_the_command_judges_an_otlp_file_as_python_does(tmp_path):
         free = eclose.CallSettings(unpriced=True)
         eclose.evaluate(path, judge=server.base_url, out=tmp_path / "python", calls=free, imported=imported)
         arguments = ["judge", path, "--judge", server.base_url, "--no-price", "--out", tmp_path / "command"]
-        flags = ["--dataset", "support", "--case", "span qa", "--max-unjudged-share", "1"]
+        flags = [*recipe(tmp_path, dataset="support", case="span qa"), "--max-unjudged-share", "1"]
         output = CliRunner().invoke(app, [*map(str, arguments), *flags])
     assert output.exit_code == 0, output.output
     for name in ("instances.jsonl", "responses.jsonl", "judgments.jsonl"):

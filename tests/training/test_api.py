@@ -4,6 +4,7 @@ import json
 from itertools import islice
 
 import pytest
+from tests.generating import recipe
 from typer.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="needs the train extra")
@@ -75,7 +76,7 @@ def write_checkpoints(folder, names, steps, *, families):
 def test_select_writes_what_the_command_writes(tmp_path):
     _, families = write_checkpoints(tmp_path, ("python", "command"), (4, 8), families=2)
     selection = eclose.select(tmp_path / "python", families, max_new_tokens=6)
-    command("select", tmp_path / "command", "--families", families, "--max-new-tokens", 6, codes=(3,))
+    command("select", tmp_path / "command", "--families", families, *recipe(tmp_path, max_new_tokens=6), codes=(3,))
     assert not selection.has_answers
     replies = [(tmp_path / name / "selection.replies.jsonl").read_bytes() for name in ("python", "command")]
     assert replies[0] == replies[1]

@@ -151,7 +151,7 @@ def _store_new_project(project: AnnotationProject, location: Path | str, begin: 
         if connection.execute(text("SELECT count(*) FROM annotate_settings")).scalar_one():
             raise UserError(
                 f"{describe_database_location(location)}: is the database of another project. "
-                "Name an empty one with --database."
+                "Name an empty one: database in the recipe."
             )
         stored = {"settings": asdict(project.settings), "guidelines": guideline_hashes()}
         for name, value in stored.items():
@@ -186,7 +186,7 @@ def _database_location(folder: Path, database: str | None) -> Path | str:
     # project.json is an ordinary file that people copy and share.
     if is_database_url(database) and url_has_password(database):
         raise SettingError(
-            "--database: the password would be written to the project's folder. Leave it out, and set PGPASSWORD."
+            "database: the password would be written to the project's folder. Leave it out, and set PGPASSWORD."
         )
     return database
 

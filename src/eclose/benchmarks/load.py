@@ -158,13 +158,13 @@ def _refuse_idle_settings(path: Path, layout: RecordLayout, settings: ImportSett
     """Raise where a setting has no effect on files of this layout: it would be ignored in silence."""
     if settings.cases != CaseSelection() and layout.trace_dialect is None:
         raise SettingError(
-            "--case, --question-at, --documents-at and --answer-at choose from the spans of traces, and "
+            "case, question_at, documents_at and answer_at choose from the spans of traces, and "
             f"{path} is read as {layout}. Leave them out; --map names the fields of records."
         )
     if settings.dataset is not None and layout in BENCHMARK_LOADERS:
-        raise SettingError(f"--dataset: {path} is read as {layout}, which names the dataset already. Leave it out.")
+        raise SettingError(f"dataset: {path} is read as {layout}, which names the dataset already. Leave it out.")
     has_responses = layout not in (RecordLayout.ECLOSE, *BENCHMARK_LOADERS)
-    for option, is_set in (("--model", settings.model is not None), ("--trace", settings.trace is TraceMode.PROSE)):
+    for option, is_set in (("model", settings.model is not None), ("--trace", settings.trace is TraceMode.PROSE)):
         if is_set and not has_responses:
             raise SettingError(f"{option}: {path} is read as {layout}, which holds no responses. Leave it out.")
 

@@ -249,6 +249,6 @@ class ReplayModel(CachedModel):
     async def ask(self, _request: Request, call_key: CallKey, /) -> Reply:
         """Raise: the ledger has no reply."""
         raise NotRecordedError(
-            f"{self.name}: the ledger has no reply to {call_key.key}, and --replay sends nothing. Run without --replay "
+            f"{self.name}: the ledger has no reply to {call_key.key}, and replay sends nothing. Run without replay "
             "first, or use the settings of the earlier run."
         )

@@ -104,7 +104,7 @@ async def connect_model(
 ) -> ModelConnection:
     """Put the layers around a model. Several models of one run share its ``budget``."""
     if price is None and settings.budget is not None:
-        raise SettingError(f"{model.name}: --budget needs a price. Give one in a price file (--prices).")
+        raise SettingError(f"{model.name}: --budget needs a price. Give one in a file, as prices in a recipe.")
     # Loaded from the ledger and not started at zero: the cap applies to the whole run, with its earlier sessions.
     budget = budget or await load_run_budget(ledger, settings)
     accounts = CallAccounts(ledger, price, budget)

@@ -137,10 +137,8 @@ def _load(path: Path) -> Any:
 
 
 def _parse_yaml(text: str) -> Any:
-    try:
-        import yaml  # noqa: PLC0415 - optional
-    except ImportError as missing:
-        raise SettingError("prices in YAML need PyYAML. Run: pip install pyyaml, or use a JSON file.") from missing
+    import yaml  # noqa: PLC0415 - takes a moment to load
+
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -167,7 +165,8 @@ def find_listed_price(name: str, prices: Mapping[str, ModelPrice], currency: str
         remedy = "Add it" if find_spec("genai_prices") else "For list prices: pip install 'eclose[prices]'. Or add it"
         raise SettingError(
             f"{name}: no price is known{unit}. {remedy} to a price file ({name}: {{input: …, output: …}}, per million "
-            "tokens) and pass --prices FILE, or run without prices: --no-price; in Python CallSettings(unpriced=True)."
+            "tokens) and name it as prices in a recipe, or run without prices: --no-price; in Python "
+            "CallSettings(unpriced=True)."
         )
     return price
 

@@ -183,7 +183,7 @@ async def _prefetch(
 ) -> None:
     """Fetch replies in batches; raise where a model has no batches or nothing may be sent."""
     if options.replay:
-        raise SettingError("--batch and --replay: a replay sends nothing. Leave one of them out.")
+        raise SettingError("--batch and replay: a replay sends nothing. Leave one of them out.")
     models = []
     for ref in run.model_refs:
         if not isinstance(ref, ServedModelRef):

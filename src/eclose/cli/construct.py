@@ -43,26 +43,15 @@ def construct(
         str | None,
         env_option("--reverifier", "Model that checks finished families.  [default: the verifier, in new calls]"),
     ] = None,
-    reverify: Annotated[
-        bool,
-        typer.Option("--reverify/--no-reverify", help="Check finished families once more before they are accepted."),
-    ] = True,
-    edits: Annotated[int, typer.Option(min=1, help="Most evidence edits of a family; at least one must succeed.")] = 2,
-    attempts: Annotated[
-        int,
-        typer.Option(
-            min=1, max=3, help="How often to build a part; each new attempt is shown the objections to the last."
-        ),
-    ] = 1,
-    replies: Annotated[int, recipe_key("--replies", min=1)] = 2,
-    max_tokens: Annotated[int, recipe_key("--max-tokens", min=1)] = 4_096,
-    temperature: Annotated[float, recipe_key("--temperature", min=0)] = 0.0,
-    seed: Annotated[int, recipe_key("--seed", min=0)] = 42,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(help="Folder or name of the model to train, to count tokens exactly.  [default: estimate]"),
-    ] = None,
-    max_length: Annotated[int, recipe_key("--max-length", min=1)] = 8_192,
+    reverify: Annotated[bool, recipe_key()] = True,
+    edits: Annotated[int, recipe_key(min=1)] = 2,
+    attempts: Annotated[int, recipe_key(min=1, max=3)] = 1,
+    replies: Annotated[int, recipe_key(min=1)] = 2,
+    max_tokens: Annotated[int, recipe_key(min=1)] = 4_096,
+    temperature: Annotated[float, recipe_key(min=0)] = 0.0,
+    seed: Annotated[int, recipe_key(min=0)] = 42,
+    tokenizer: Annotated[str | None, recipe_key()] = None,
+    max_length: Annotated[int, recipe_key(min=1)] = 8_192,
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="Process at most this many sources, the first in seeded order.", show_default=False),
@@ -116,7 +105,7 @@ def construct(
             "--pilot: is for --dry-run. To reuse the replies a pilot has paid for, pass its ledger with --ledger."
         )
     if reverifier is not None and not reverify:
-        raise SettingError("--reverifier and --no-reverify: leave one of them out.")
+        raise SettingError("--reverifier and reverify: false: leave one of them out.")
     third = None if reverifier is None else options.model(reverifier)
     resolving = resolve_construction_models(
         options.model(constructor), options.model(verifier), third, deadline=options.calls.deadline

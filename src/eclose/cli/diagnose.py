@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclose.cli.report import Base, Out, Resamples, Runs, Seed, Title, ValidationFile, write_and_print_report
-from eclose.cli.shared.model_options import CallEngine, CountEngine, RayAddress, Workers, make_ray_settings
+from eclose.cli.shared.model_options import CallEngine, EngineName, RayAddress, Workers, make_ray_settings
 from eclose.cli.shared.output import (
     AllowStale,
     format_count,
@@ -31,7 +31,7 @@ def diagnose(
     seed: Seed = 42,
     resamples: Resamples = 2_000,
     allow_stale: AllowStale = False,
-    engine: CountEngine = CallEngine.PROCESS,
+    engine: EngineName = CallEngine.PROCESS,
     workers: Workers = 2,
     ray_address: RayAddress = None,
 ) -> None:

@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from eclose.cli.shared.model_options import CallEngine, CountEngine, RayAddress, Workers, make_ray_settings
+from eclose.cli.shared.model_options import CallEngine, EngineName, RayAddress, Workers, make_ray_settings
 from eclose.cli.shared.output import AllowStale, format_count, print_line
+from eclose.cli.shared.recipe import recipe_key
 
 # Apart from the codes of every other command (0, 1, 2, 3, 75, 130), so that CI can tell a failed gate from a command
 # that could not run (decision 0009).
@@ -72,9 +73,9 @@ def gate(
     report_url: Annotated[
         str | None, typer.Option(help="Address of the full report, linked in the comment.", show_default=False)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the intervals of corrected rates and differences.")] = 42,
+    seed: Annotated[int, recipe_key()] = 42,
     allow_stale: AllowStale = False,
-    engine: CountEngine = CallEngine.PROCESS,
+    engine: EngineName = CallEngine.PROCESS,
     workers: Workers = 2,
     ray_address: RayAddress = None,
 ) -> None:

@@ -41,52 +41,21 @@ def generate(
     adapter: Annotated[
         Path | None, typer.Option(help="Folder of an adapter, for weights loaded in this process.", show_default=False)
     ] = None,
-    base_model: Annotated[
-        str | None,
-        typer.Option(help="For a served adapter: name of its base model on the server.", show_default=False),
-    ] = None,
-    adapter_recipe: Annotated[
-        Path | None,
-        typer.Option(
-            help="For a served adapter: its recipe.json, or the folder of its training run.", show_default=False
-        ),
-    ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of the untrained model in the responses' source.  [default: from recipe.json, or --model]",
-            show_default=False,
-        ),
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(help="Training method in the responses' source.  [default: from recipe.json]", show_default=False),
-    ] = None,
-    training_seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="Training seed in the responses' source.  [default: from recipe.json]", show_default=False
-        ),
-    ] = None,
-    revision: Annotated[str | None, typer.Option(help="Commit of a model on the hub.", show_default=False)] = None,
-    dtype: Annotated[
-        str, typer.Option(help="Precision of weights loaded in this process: auto, float32, bfloat16.")
-    ] = "auto",
+    base_model: Annotated[str | None, recipe_key()] = None,
+    adapter_recipe: Annotated[Path | None, recipe_key()] = None,
+    backbone: Annotated[str | None, recipe_key()] = None,
+    method: Annotated[str | None, recipe_key()] = None,
+    training_seed: Annotated[int | None, recipe_key(min=0)] = None,
+    revision: Annotated[str | None, recipe_key()] = None,
+    dtype: Annotated[str, recipe_key()] = "auto",
     vllm: VllmSettings = None,
     demonstrations: Annotated[
         int | None, typer.Option(min=0, help="Number of worked examples in the prompt.  [default: as trained, or 2]")
     ] = None,
-    order: Annotated[PromptOrder | None, recipe_key("--order")] = None,
+    order: Annotated[PromptOrder | None, recipe_key()] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 1_024,
-    max_length: Annotated[int, recipe_key("--max-length", min=1)] = 8_192,
-    thinking: Annotated[
-        bool | None,
-        typer.Option(
-            "--thinking/--no-thinking",
-            help="Let the model think before it replies.  [default: off for local servers]",
-            show_default=False,
-        ),
-    ] = None,
+    max_length: Annotated[int, recipe_key(min=1)] = 8_192,
+    thinking: Annotated[bool | None, recipe_key()] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Answer only this many questions, the first by id.", show_default=False)
     ] = None,
@@ -107,8 +76,8 @@ def generate(
 
     An adapter that does not change the model's replies is refused before the run. It is prompted as it was trained: its
     recipe.json gives demonstrations and order. Every response names its backbone, method and training seed, so that
-    experiments can be joined; for a served adapter these come from --adapter-recipe, or from --backbone, --method and
-    --training-seed. The model and the call options are also read from variables named after the flags, such as
+    experiments can be joined; for a served adapter these come from adapter_recipe, or from backbone, method and
+    training_seed. The model and the call options are also read from variables named after the flags, such as
     ECLOSE_MODEL, ECLOSE_BUDGET and ECLOSE_LEDGER, in the environment or in .env.
     """
     import asyncio
@@ -135,7 +104,7 @@ def generate(
         recipes=recipes,
         labels=labels,
         base_url=options.base_url,
-        # --dry-run and --replay send no call, so they work without an API key.
+        # --dry-run and replay send no call, so they work without an API key.
         keyless=options.sends_nothing,
         engine_settings=parse_vllm_settings(vllm),
     )
@@ -157,8 +126,8 @@ def generate(
         # Workers find the model by name on their own machine, so only what a name can say is possible.
         if adapter is not None or base_model is not None or recipes or labels != SourceLabels() or options.replay:
             raise SettingError(
-                "--engine ray calls a served model as it is: no --adapter, --base-model, --adapter-recipe, "
-                "--backbone, --method, --training-seed or --replay."
+                "engine: ray calls a served model as it is: no --adapter, base_model, adapter_recipe, backbone, "
+                "method, training_seed or replay."
             )
         arguments = (instances, model, options.base_url, out)
         make_run = partial(build_generation_run, *arguments, settings, options.calls.deadline)
@@ -177,7 +146,7 @@ def _warn_about_unknown_seed(source: ResponseSource) -> None:
     if source.method is not None and source.seed is None:
         print_line(
             f"note: the training seed of {source.method} is not known, so an experiment over seeds cannot take these "
-            "responses. Give --training-seed, or --adapter-recipe for a served adapter."
+            "responses. Give training_seed in a recipe, or adapter_recipe for a served adapter."
         )
 
 

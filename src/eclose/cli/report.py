@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eclose.cli.shared.output import AllowStale, format_count, print_line
+from eclose.cli.shared.recipe import recipe_key
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.errors import SettingError
 
@@ -37,8 +38,8 @@ ValidationFile = Annotated[
     typer.Option(help="Validation file of the judge.  [default: validation.json of a single run]", show_default=False),
 ]
 Title = Annotated[str | None, typer.Option(help="Title of the report.", show_default=False)]
-Seed = Annotated[int, typer.Option(help="Seed of the intervals of corrected rates and differences.")]
-Resamples = Annotated[int, typer.Option(min=100, help="Number of bootstrap resamples of the comparison.")]
+Seed = Annotated[int, recipe_key()]
+Resamples = Annotated[int, recipe_key(min=100)]
 
 
 def report(

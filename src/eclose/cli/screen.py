@@ -31,7 +31,7 @@ def screen(
     *,
     judge_model: JudgeName,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False, show_default=False)],
-    attempts: Annotated[int, recipe_key("--attempts", min=1)] = 2,
+    attempts: Annotated[int, recipe_key(min=1)] = 2,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
     options: ModelOptions,
 ) -> None:

@@ -18,6 +18,7 @@ from eclose.cli.shared.output import (
     print_table,
     show_status,
 )
+from eclose.cli.shared.recipe import recipe_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,12 +41,8 @@ def select(
     ] = None,
     engine: Annotated[Literal["transformers", "vllm"], typer.Option(help="What runs the model.")] = "transformers",
     vllm: VllmSettings = None,
-    max_new_tokens: Annotated[
-        int, typer.Option(min=1, help="Longest reply in tokens; a truncated reply counts as wrong.")
-    ] = 512,
-    batch_tokens: Annotated[
-        int, typer.Option(min=1, help="Tokens of a batch, prompts and replies (transformers only). Changes no result.")
-    ] = 32_768,
+    max_new_tokens: Annotated[int, recipe_key(min=1)] = 512,
+    batch_tokens: Annotated[int, recipe_key(min=1)] = 32_768,
     force: Annotated[
         bool, typer.Option("--force", help="Select again although it was done with other settings.")
     ] = False,

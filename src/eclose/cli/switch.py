@@ -19,6 +19,7 @@ from eclose.cli.shared.output import (
     print_table,
     show_record_count,
 )
+from eclose.cli.shared.recipe import recipe_key
 from eclose.protocol.response_prompt import PromptOrder
 
 if TYPE_CHECKING:
@@ -253,23 +254,13 @@ def switch(
     demonstrations: Annotated[
         int | None, typer.Option(min=0, help="Worked examples in the prompt.  [default: as trained, or 2]")
     ] = None,
-    order: Annotated[
-        PromptOrder | None,
-        typer.Option(help="What comes first in the prompt.  [default: as trained, or evidence_first]"),
-    ] = None,
-    max_length: Annotated[
-        int, typer.Option(min=1, help="Longest path in tokens; longer families are rejected.")
-    ] = 8_192,
-    tokens_per_forward: Annotated[
-        int, typer.Option(min=1, help="Most tokens of one forward pass. Changes no result.")
-    ] = 16_384,
-    dtype: Annotated[str, typer.Option(help="Precision of the weights: auto, float32, bfloat16.")] = "auto",
-    device: Annotated[
-        str | None,
-        typer.Option(help="Device, such as cpu or cuda:1.  [default: a GPU if there is one]", show_default=False),
-    ] = None,
-    resamples: Annotated[int, typer.Option(min=100, help="Number of bootstrap resamples of families.")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 20_260_915,
+    order: Annotated[PromptOrder | None, recipe_key()] = None,
+    max_length: Annotated[int, recipe_key(min=1)] = 8_192,
+    tokens_per_forward: Annotated[int, recipe_key(min=1)] = 16_384,
+    dtype: Annotated[str, recipe_key()] = "auto",
+    device: Annotated[str | None, recipe_key()] = None,
+    resamples: Annotated[int, recipe_key(min=100)] = 10_000,
+    seed: Annotated[int, recipe_key(min=0)] = 20_260_915,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that other settings wrote.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:

@@ -14,6 +14,7 @@ from eclose.cli.shared.output import (
     print_table,
     show_record_count,
 )
+from eclose.cli.shared.recipe import recipe_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -145,15 +146,8 @@ def serve(
         list[str] | None,
         typer.Option(help="Fault of the server and its rate, such as rate_limit=0.1 or drop=0.02; repeatable."),
     ] = None,
-    flip_rate: Annotated[
-        float,
-        typer.Option(
-            min=0, max=1, help="Share of yes and no in replies that are inverted (0 to 1); codes of steps stay."
-        ),
-    ] = 0.0,
-    judge_noise: Annotated[
-        float, typer.Option(min=0, max=1, help="Error rate of the judge for each response and criterion (0 to 1).")
-    ] = 0.0,
+    flip_rate: Annotated[float, recipe_key(min=0, max=1)] = 0.0,
+    judge_noise: Annotated[float, recipe_key(min=0, max=1)] = 0.0,
     judge_kind: Annotated[
         Literal["exact", "careful", "naive"],
         typer.Option(
@@ -161,28 +155,13 @@ def serve(
             help="Judge to serve: exact, or one that obeys instructions in the texts it reads (careful, naive).",
         ),
     ] = "exact",
-    constructor_noise: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of constructor calls that plant a defect (0 to 1).")
-    ] = 0.0,
-    verifier_noise: Annotated[
-        float, typer.Option(min=0, max=1, help="Error rate of the verifier for each call (0 to 1).")
-    ] = 0.0,
-    detector_noise: Annotated[
-        float, typer.Option(min=0, max=1, help="Error rate of detectors for each statement or trace (0 to 1).")
-    ] = 0.0,
+    constructor_noise: Annotated[float, recipe_key(min=0, max=1)] = 0.0,
+    verifier_noise: Annotated[float, recipe_key(min=0, max=1)] = 0.0,
+    detector_noise: Annotated[float, recipe_key(min=0, max=1)] = 0.0,
     latency: Annotated[float, typer.Option(min=0, help="Seconds before each reply.")] = 0.0,
-    jitter: Annotated[float, typer.Option(min=0, help="Most seconds added to the latency at random.")] = 0.0,
-    max_concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Most requests at once; more get status 429.  [default: no limit]")
-    ] = None,
-    prompt_cache: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Fewest tokens (of four characters) that a prompt has in common with the beginning of an earlier one "
-            "to be billed as cached; single calls only.  [default: no cache]",
-        ),
-    ] = None,
+    jitter: Annotated[float, recipe_key(min=0)] = 0.0,
+    max_concurrency: Annotated[int | None, recipe_key(min=1)] = None,
+    prompt_cache: Annotated[int | None, recipe_key(min=1)] = None,
 ) -> None:
     """Serve a model on this machine that answers from the oracle, with a bill and, on request, with faults."""
     from eclose.world.roles.gullible_judges import GullibleJudgeKind

@@ -133,7 +133,7 @@ async def _complete(model: ChatModel, request: Request) -> Reply:
         if _reports_no_logprobs(failure):
             raise SettingError(
                 f"{model.name}: reports no log-probabilities, from which this detector takes its score. Reasoning"
-                f" models often report none: name another --model, or a lower --effort. ({failure.problem})"
+                f" models often report none: name another --model, or a lower effort. ({failure.problem})"
             ) from failure
         raise
 

@@ -170,8 +170,8 @@ class DetectorCalibration:
         )
         if not allow:
             raise UserError(
-                f"{problem}: calibrate on labelled responses of the same benchmark, or pass --other-benchmark"
-                " (allow_other_benchmark=True in Python) to go on with a warning."
+                f"{problem}: calibrate on labelled responses of the same benchmark, or set other_benchmark: true"
+                " in a recipe (allow_other_benchmark=True in Python) to go on with a warning."
             )
         return (f"{problem}.",)
 

@@ -91,8 +91,8 @@ def _refuse_settings(path: Path, settings: ImportSettings) -> None:
     """Raise where settings of reading another tool's file are given for files of this package."""
     if settings.identity:
         raise SettingError(
-            f"{path}: holds questions and responses as eclose writes them, so --map, --model, --dataset, --trace "
-            " and --case do nothing. Leave them out, or name the file that they were read from."
+            f"{path}: holds questions and responses as eclose writes them, so --map, --trace, model, dataset "
+            "and case do nothing. Leave them out, or name the file that they were read from."
         )
 
 

@@ -46,7 +46,7 @@ def refuse_missing_seeds(rows: Iterable[SettledVerdict]) -> None:
             for (method, model), count in missing.items()
         )
         raise UserError(
-            f"{listing}. Generate them with the adapter's recipe.json (--adapter, --adapter-recipe) or --training-seed."
+            f"{listing}. Generate them with the adapter's recipe.json (--adapter, adapter_recipe) or training_seed."
         )
 
 

@@ -53,7 +53,7 @@ def find_adapter_recipes(adapter: Path | None, recipe: Path | None) -> dict[str,
         UserError: There is no ``recipe.json``.
     """
     if adapter is not None and recipe is not None:
-        raise SettingError("--adapter and --adapter-recipe: an adapter that is loaded here has its recipe beside it.")
+        raise SettingError("--adapter and adapter_recipe: an adapter that is loaded here has its recipe beside it.")
     if adapter is not None:
         return {str(adapter): read_adapter_recipe(adapter)}
     if recipe is None:
@@ -68,17 +68,17 @@ def find_adapter_recipes(adapter: Path | None, recipe: Path | None) -> dict[str,
 
 def agree_on_recipe_setting(
     name: str,
-    flag: Any,
+    given: Any,
     recipes: Mapping[str, Mapping[str, Any]],
     same: Callable[[Any, Any], bool] = lambda first, second: first == second,
 ) -> Any:
-    """Return the value that the flag and all recipes agree on; None where none of them has one.
+    """Return the value that the caller and all recipes agree on; None where none of them has one.
 
     Raises:
         SettingError: Two of them differ.
     """
-    # The flag comes first: the message then names it as the value to take back.
-    values = [(f"--{name}", flag)] if flag is not None else []
+    # The caller's value comes first: the message then names it as the one to take back.
+    values = [("the command", given)] if given is not None else []
     values += [
         (f"the recipe of {folder}", recipe[name]) for folder, recipe in recipes.items() if recipe.get(name) is not None
     ]
@@ -87,7 +87,7 @@ def agree_on_recipe_setting(
         if not same(first_value, value):
             raise SettingError(
                 f"{name}: {first_origin} says {first_value}, {origin} says {value}. An adapter is prompted as it was "
-                "trained: " + ("leave the flag out." if flag is not None else "test these adapters one by one.")
+                "trained: " + ("leave it out." if given is not None else "test these adapters one by one.")
             )
     return values[0][1] if values else None
 
@@ -121,7 +121,7 @@ async def refuse_ineffective_adapter(adapted: ChatModel, base: ChatModel) -> Non
     if noise < inf and _distance(first, changed) <= noise:
         raise UserError(
             f"{adapted.name}: replies exactly like {base.name}, so the server does not apply the adapter. "
-            "Start the server with the adapter, or leave out --base-model to use the model as it is."
+            "Start the server with the adapter, or leave out base_model to use the model as it is."
         )
 
 

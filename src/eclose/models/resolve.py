@@ -256,14 +256,12 @@ def find_model_ref(
         if adapter is not None:
             raise SettingError(
                 f"--adapter: {name} is served, and adapters are loaded by their server. Name the adapter as the model, "
-                "and the model it is on with --base-model."
+                "and the model it is on as base_model in a recipe."
             )
         route = find_model_route(name, base_url=base_url, environ=environ, keyless=keyless)
         return ServedModelRef(route, base_model, recipe or {}, source)
     if base_model is not None:
-        raise SettingError(
-            f"--base-model: is for a served adapter, and {name} is loaded here. Give --adapter a folder."
-        )
+        raise SettingError(f"base_model: is for a served adapter, and {name} is loaded here. Give --adapter a folder.")
     if adapter is not None:
         require_adapter_weights(adapter)
     recipe = recipe or {}

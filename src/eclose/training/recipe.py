@@ -209,7 +209,7 @@ def parse_recipe_flags(words: list[str]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    import yaml  # noqa: PLC0415 - comes with the train extra
+    import yaml  # noqa: PLC0415 - takes a moment to load
 
     try:
         # Values of flags follow the rules of a recipe file, so that both mean the same.

@@ -294,7 +294,9 @@ class Selection:
 
 
 def _advise(cut_off: int) -> str:
-    return f"; {cut_off:,} were cut off at the limit of new tokens, so raise --max-new-tokens" if cut_off else ""
+    return (
+        f"; {cut_off:,} were cut off at the limit of new tokens, so raise max_new_tokens in a recipe" if cut_off else ""
+    )
 
 
 def read_training_origin(run: Path, model: str | None = None) -> TrainingOrigin:

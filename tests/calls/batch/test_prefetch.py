@@ -156,15 +156,16 @@ def test_every_command_that_asks_a_model_submits_leaves_and_collects(tmp_path, c
             "screen": ([run / "instances.jsonl", "--judge", url], "screening.jsonl"),
             "judge": ([run, "--judge", url], "judgments.jsonl"),
             "construct": (
-                [run / "instances.jsonl", "--constructor", url, "--verifier", url, "--no-reverify"],
+                [run / "instances.jsonl", "--constructor", url, "--verifier", url],
                 "families.jsonl",
             ),
         }[command]
         # A family takes a dozen rounds, each of them left once: here it is built without leaving.
         leaving = command != "construct"
-        in_batches = ["--batch", *recipe(tmp_path, batch_poll=0), *(["--batch-wait", "0"] if leaving else [])]
-        for name, flags in (("single", []), ("batch", in_batches)):
-            words = [command, *map(str, arguments), "--no-price", "--out", str(tmp_path / name), *flags]
+        settings = {"batch_wait": 0} if leaving else {"reverify": False}
+        shared = ["--no-price", *recipe(tmp_path, batch_poll=0, **settings)]
+        for name, flags in (("single", []), ("batch", ["--batch"])):
+            words = [command, *map(str, arguments), *shared, "--out", str(tmp_path / name), *flags]
             before, left = paid(server), 0
             while isinstance(error := CliRunner().invoke(app, words).exception, BatchesUnderWay):
                 left += 1

@@ -18,6 +18,7 @@ from stat import S_IMODE
 
 import pytest
 from tests.annotation.projects import material, who, work_off
+from tests.generating import recipe
 from typer.testing import CliRunner
 
 from eclose.annotation.project import open_annotation_project
@@ -154,7 +155,7 @@ def test_nobody_has_two_roles(tmp_path, source):
 
 def test_password_of_a_database_is_not_kept(tmp_path, source):
     with pytest.raises(SettingError, match="PGPASSWORD"):
-        run("init", tmp_path / "study", source, "--database", "postgresql://me:secret@localhost/x")
+        run("init", tmp_path / "study", source, *recipe(tmp_path, database="postgresql://me:secret@localhost/x"))
 
 
 @pytest.mark.slow
@@ -207,15 +208,18 @@ def test_links_name_the_address_of_init(tmp_path, source):
     crew = ("--annotators", "ann,bob,cyd,dan")
     assert "http://127.0.0.1:8412/invitation/" in run("init", folder, source, *crew, "--port", "8412")[1]
     assert "http://127.0.0.1:8412/invitation/" in run("invite", folder, "ann")[1]
-    assert "https://x.example/invitation/" in run("invite", folder, "ann", "--public-url", "https://x.example")[1]
+    assert (
+        "https://x.example/invitation/"
+        in run("invite", folder, "ann", *recipe(tmp_path, public_url="https://x.example"))[1]
+    )
 
 
-def test_a_public_url_without_tls_needs_a_flag(tmp_path, source):
+def test_a_public_url_without_tls_needs_a_setting(tmp_path, source):
     folder, url = tmp_path / "study", "http://annotate.example.org"
     with pytest.raises(SettingError, match="in clear text"):
         run("init", folder, source, "--public-url", url)
     assert not folder.exists()
-    assert run("init", folder, source, "--public-url", url, "--insecure-http")[0] == 0
+    assert run("init", folder, source, "--public-url", url, *recipe(tmp_path, insecure_http=True))[0] == 0
     assert f"{url}/invitation/" in run("invite", folder, "lead")[1]
     with pytest.raises(SettingError, match="in clear text"):
         run("serve", folder, "--public-url", url)
@@ -259,7 +263,7 @@ def test_an_empty_head_is_a_message(study, line):
 
 def test_the_head_can_lie_elsewhere(tmp_path, source):
     folder, head, copy = tmp_path / "study", tmp_path / "safe" / "head.txt", tmp_path / "copy.txt"
-    assert run("init", folder, source, "--annotators", "ann,bob,cyd,dan", "--audit-head", head)[0] == 0
+    assert run("init", folder, source, "--annotators", "ann,bob,cyd,dan", *recipe(tmp_path, audit_head=head))[0] == 0
     assert not (folder / "audit-head.txt").exists()
     copy.write_bytes(head.read_bytes())
     run("invite", folder, "ann")

@@ -56,7 +56,7 @@ def exported(project, tmp_path_factory):
 
 @pytest.mark.slow
 def test_agreement_is_told_in_tables_that_name_nobody(project):
-    output = run("agree", project, "--resamples", 100)
+    output = run("agree", project)
     told = lines(output)
     assert told[0].startswith("Agreement on eligibility before adjudication: 4 of 4 questions")
     assert any(line.startswith("Closure C 5 ") for line in told)
@@ -67,9 +67,9 @@ def test_agreement_is_told_in_tables_that_name_nobody(project):
 
 @pytest.mark.slow
 def test_a_project_and_its_export_give_the_same_report(project, exported):
-    of_project = json.loads(run("agree", project, "--json", "--resamples", 100))
-    assert json.loads(run("agree", exported, "--json", "--resamples", 100)) == of_project
-    of_file = json.loads(run("agree", exported / "annotations.jsonl", "--json", "--resamples", 100))
+    of_project = json.loads(run("agree", project, "--json"))
+    assert json.loads(run("agree", exported, "--json")) == of_project
+    of_file = json.loads(run("agree", exported / "annotations.jsonl", "--json"))
     assert of_file == {name: of_project[name] for name in ("settings", "responses")}
 
 
@@ -77,7 +77,7 @@ def test_a_project_and_its_export_give_the_same_report(project, exported):
     ("name", "part"), [("a.json", '"alpha"'), ("a.md", "| Alignment A |"), ("a.tex", "\\begin{table}")]
 )
 def test_the_report_is_written_in_the_form_its_name_asks_for(exported, tmp_path, name, part):
-    assert f"{tmp_path / name}: written" in run("agree", exported, "--out", tmp_path / name, "--resamples", 100)
+    assert f"{tmp_path / name}: written" in run("agree", exported, "--out", tmp_path / name)
     assert part in (tmp_path / name).read_text()
 
 
@@ -119,7 +119,7 @@ def test_every_new_export_is_in_the_log_once(tmp_path):
 @pytest.mark.slow
 def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_path):
     assert "5 responses to" in run("metrics", exported / "verdicts.jsonl", of=whole)
-    run("report", exported, "--out", tmp_path / "report", "--format", "markdown", "--resamples", 100, of=whole)
+    run("report", exported, "--out", tmp_path / "report", "--format", "markdown", of=whole)
     assert (tmp_path / "report" / "report.md").is_file()
     judged = tmp_path / "judged"
     write_records(judged / "judgments.jsonl", read_records(exported / "judgments.jsonl", Judgment))
@@ -136,7 +136,7 @@ def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_pa
         "counts": counts,
     }
     companion_file_path(judged / "judgments.jsonl", "manifest.json").write_text(json.dumps(manifest))
-    output = run("judge", "validate", judged, "--verdicts", exported / "verdicts.jsonl", "--resamples", 100, of=whole)
+    output = run("judge", "validate", judged, "--verdicts", exported / "verdicts.jsonl", of=whole)
     assert "people: 5 of 5 responses are labelled" in output
 
 
@@ -145,7 +145,7 @@ def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_pa
 def test_labels_of_people_are_not_called_a_judge(project, tmp_path, judge):
     out = tmp_path / "out"
     run("export", project, "--out", out, "--judge", judge)
-    told = lines(run("diagnose", out, "--resamples", 100, of=whole))
+    told = lines(run("diagnose", out, of=whole))
     assert any(line.startswith("rate settled by people n") for line in told)
     assert any(line.startswith("The labels were settled by people.") for line in told)
     texts = {name: (out / "report" / name).read_text() for name in ("report.md", "report.html", "tables.tex")}
@@ -174,7 +174,7 @@ def test_a_run_of_people_and_a_judge_is_reported_as_before(exported, tmp_path):
         (mixed / name).write_bytes((exported / name).read_bytes())
     first, *others = read_records(exported / "judgments.jsonl", Judgment)
     write_records(mixed / "judgments.jsonl", [replace(first, judge="model"), *others])
-    output = run("diagnose", mixed, "--resamples", 100, of=whole)
+    output = run("diagnose", mixed, of=whole)
     assert "to the judge" in output
     assert "has not been validated against people" in output
 

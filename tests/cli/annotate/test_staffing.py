@@ -8,6 +8,7 @@ import re
 import pytest
 from tests.annotation.projects import material, next_sheet, submit, who, work_off
 from tests.cli.annotate.test_project import run
+from tests.generating import recipe
 
 from eclose.annotation.accounts import people
 from eclose.annotation.project import open_annotation_project
@@ -37,7 +38,7 @@ def test_a_person_who_leaves_is_replaced(tmp_path, source):
     with pytest.raises(UserError, match="6 of 6 tasks of ann fit none"):
         run("reassign", folder, "ann", "--reason", "left")
     command = ("reassign", folder, "Ann", "--new", "zoe, yan", "--reason", "left")
-    code, output = run(*command, "--public-url", "https://labels.example.org")
+    code, output = run(*command, *recipe(tmp_path, public_url="https://labels.example.org"))
     assert (code, "6 tasks of ann handed over\n  yan: 3\n  zoe: 3\n" in output) == (0, True)
     links = re.findall(r"^(\w+) \(annotator\): https://labels.example.org/invitation/\S{43}$", output, re.M)
     assert links == ["zoe", "yan"]
@@ -100,7 +101,7 @@ def test_flags_without_an_adjudicator_are_named(tmp_path, source):
 
 @pytest.mark.parametrize("mode, tasks", [("required", 0), ("advisory", 6)])
 def test_screening_decides_unless_it_is_advisory(tmp_path, source, mode, tasks):
-    folder = begin(tmp_path, source, "--screeners", "sue,sam", "--screening", mode)
+    folder = begin(tmp_path, source, "--screeners", "sue,sam", *recipe(tmp_path, screening=mode))
     project = open_annotation_project(folder)
     for name in ("sue", "sam"):
         work_off(project, who(project, name), eligible="no", code="N4")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
+from tests.generating import recipe
 from typer.testing import CliRunner
 
 from eclose.cli.main import app
@@ -115,12 +116,12 @@ def judge_by_world(run):
 
 
 @pytest.mark.slow
-def test_the_report_studies_every_file_of_scores_in_the_run(run):
+def test_the_report_studies_every_file_of_scores_in_the_run(run, tmp_path):
     verdicts = judge_by_world(run)
     with ModelServerThread(build_world_handlers()) as server:
         for detector in ("ragas", "alignment"):
             command(run, "--detector", detector, "--model", server.base_url, "--no-price")
-    output = command("evaluate", run, "--resamples", 20)
+    output = command("evaluate", run, *recipe(tmp_path, resamples=20))
     assert f"{run / 'detectors' / 'detectors.md'}" in output
     data = json.loads((run / "detectors" / "detectors.json").read_text())
     assert [entry["detector"] for entry in data["detectors"]] == ["ragas", "alignment"]
@@ -128,18 +129,19 @@ def test_the_report_studies_every_file_of_scores_in_the_run(run):
     # One file by name, people's verdicts, and a folder elsewhere.
     jsonl.write_records(run / "people.jsonl", verdicts)
     only = ("--scores", run / "scores-alignment.jsonl", "--verdicts", run / "people.jsonl", "--out", run / "else")
-    command("evaluate", run, "--resamples", 20, "--retention", 0.9, *only)
+    command("evaluate", run, *recipe(tmp_path, resamples=20, retention=0.9), *only)
     data = json.loads((run / "else" / "detectors.json").read_text())
     assert [entry["detector"] for entry in data["detectors"]] == ["alignment"]
     assert data["labels"] == "The groups rest on the settled verdicts in people.jsonl."
     assert data["settings"]["retention"] == 0.9
 
 
-def test_options_of_one_kind_of_evaluation_are_refused_for_the_other(run):
-    for options, message in (
-        (("--other-benchmark",), "--other-benchmark: belongs to a calibration"),
-        (("--calibration", run / "c.json", "--retention", 0.9), "--retention: the calibration has its own"),
+def test_options_of_one_kind_of_evaluation_are_refused_for_the_other(run, tmp_path):
+    for settings, message in (
+        ({"other_benchmark": True}, "other_benchmark: belongs to a calibration"),
+        ({"calibration": run / "c.json", "retention": 0.9}, "retention: the calibration has its own"),
     ):
+        options = recipe(tmp_path, **settings)
         result = CliRunner().invoke(app, ["detect", "evaluate", str(run), *map(str, options)])
         assert isinstance(result.exception, UserError)
         assert message in str(result.exception)

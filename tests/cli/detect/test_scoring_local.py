@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.cli.detect.test_scoring import command, judge_by_world, responses, run
 from tests.detection.tiny_models import save
+from tests.generating import recipe
 
 import eclose
 from eclose.detection.scores import DetectorKind, DetectorScore
@@ -36,11 +37,11 @@ def test_closure_is_scored_in_this_process_and_python_writes_the_same(run, respo
     assert len({record.score for record in records.values()}) > 1
 
 
-def test_step_support_needs_judgments_and_names_them(run, responses, weights):
+def test_step_support_needs_judgments_and_names_them(run, responses, weights, tmp_path):
     with pytest.raises(eclose.UserError, match="scores substantive steps only"):
         eclose.detect(run, detector="alignscore", model=str(weights))
     judge_by_world(run)
-    output = command(run, "--detector", "alignscore", "--model", weights, "--label", "entailment")
+    output = command(run, "--detector", "alignscore", "--model", weights, *recipe(tmp_path, label="entailment"))
     assert f"{len(responses)} accepted" in output
     assert all(
         record.detector is DetectorKind.STEP_SUPPORT for record in scores_of(run / "scores-alignscore.jsonl").values()

@@ -8,6 +8,7 @@ from hashlib import sha256
 from itertools import islice
 
 import pytest
+from tests.generating import recipe
 from typer.testing import CliRunner
 
 from eclose.cli.main import app
@@ -104,7 +105,7 @@ def test_options_of_a_calibration_reach_it(runs, tmp_path):
     folder, _, _ = runs
     words = ["detect", "calibrate", folder / "first", "--verdicts", folder / "first" / "people.jsonl"]
     out = tmp_path / "c.json"
-    command(*words, "--max-fpr", 0.1, "--band", 0.3, "--head", "closure", "--head", "alignment", "-o", out)
+    command(*words, "--max-fpr", 0.1, *recipe(tmp_path, band=0.3, head=["closure", "alignment"]), "-o", out)
     settings = read_calibration(out).settings
     assert (settings.max_false_positive_rate, settings.uncertain_share) == (0.1, 0.3)
     assert set(read_calibration(out).heads) == {"alignment", "closure"}
@@ -113,11 +114,11 @@ def test_options_of_a_calibration_reach_it(runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_another_run_is_evaluated_beside_the_controls(runs):
+def test_another_run_is_evaluated_beside_the_controls(runs, tmp_path):
     folder, labels, _ = runs
     second = folder / "second"
     words = ["detect", "evaluate", second, "--calibration", folder / "first" / "calibration-verifier.json"]
-    output = command(*words, "--verdicts", second / "people.jsonl", "--resamples", 50)
+    output = command(*words, "--verdicts", second / "people.jsonl", *recipe(tmp_path, resamples=50))
     data = json.loads((second / "evaluation-verifier" / "evaluation.json").read_text())
     page = (second / "evaluation-verifier" / "evaluation.md").read_text()
     decided = sum(row.verdict.trace_group is not None for row in labels["second"])
@@ -141,7 +142,7 @@ def test_another_run_is_evaluated_beside_the_controls(runs):
     assert f"{100 * flagged:.1f}" in output
     assert "was made from these responses" not in output
     again = command(*words[:2], folder / "first", *words[3:], "--verdicts", folder / "first" / "people.jsonl",
-                    "--resamples", 20)  # fmt: skip
+                    *recipe(tmp_path, resamples=20))  # fmt: skip
     assert "was made from these responses" in again
 
 
@@ -190,8 +191,8 @@ def test_a_calibration_of_another_benchmark_is_refused_unless_forced(runs, tmp_p
     other.write_text(text.replace(f'"{benchmark}"', '"strategyqa"'))
     words = ["detect", "choose", folder / "first", "--calibration", other, "-o", tmp_path / "choices.jsonl"]
     result = CliRunner().invoke(app, [*map(str, words)])
-    assert "--other-benchmark" in str(result.exception)
-    assert "do not carry over" in command(*words, "--other-benchmark")
+    assert "other_benchmark: true" in str(result.exception)
+    assert "do not carry over" in command(*words, *recipe(tmp_path, other_benchmark=True))
 
 
 @pytest.mark.slow

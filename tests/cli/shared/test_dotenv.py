@@ -435,7 +435,7 @@ def test_prices_of_a_folder_would_unmake_the_users_budget(tmp_path, capsys):
     environ = {"ECLOSE_BUDGET": "5"}
     load_env_file(tmp_path, environ)
     assert environ == {"ECLOSE_BUDGET": "5"}
-    assert "pass --prices" in capsys.readouterr().err
+    assert "set it in the environment" in capsys.readouterr().err
 
 
 def test_a_pair_is_taken_whole_or_not_at_all(tmp_path, capsys):

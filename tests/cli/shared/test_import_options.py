@@ -6,6 +6,7 @@ import json
 from itertools import islice
 
 import pytest
+from tests.generating import recipe
 from typer.testing import CliRunner
 
 import eclose
@@ -93,7 +94,7 @@ def test_a_log_of_chats_is_judged_as_the_run_it_came_from(cases, server, tmp_pat
     write_records(run / "responses.jsonl", [response for _, response in cases])
     command("judge", run, "--judge", server, "--no-price")
     log = write_lines(tmp_path / "chat" / "log.jsonl", [chat_record(*case) for case in cases])
-    command("judge", log, "--judge", server, "--no-price", "--model", "m1", "--dataset", "tickets")
+    command("judge", log, "--judge", server, "--no-price", *recipe(tmp_path, model="m1", dataset="tickets"))
     assert labels(log.parent) == labels(run)
     assert len(labels(run)) == len(cases)
     results = eclose.diagnose(log.parent)
@@ -114,7 +115,7 @@ def test_python_and_the_command_line_write_the_same_bytes(cases, server, tmp_pat
     imported = eclose.ImportSettings(columns=paths, model="m1", dataset="tickets", trace=eclose.TraceMode.PROSE)
     eclose.evaluate(log, judge=server, out=tmp_path / "python", calls=FREE, imported=imported)
     words = ",".join(f"{name}={path}" for name, path in paths.items())
-    arguments = ("--map", words, "--model", "m1", "--dataset", "tickets", "--trace", "prose")
+    arguments = ("--map", words, "--trace", "prose", *recipe(tmp_path, model="m1", dataset="tickets"))
     # The judge of the world reads no sentences as an answer, so closure and correctness have no label.
     output = command("judge", log, "--judge", server, "--no-price", "--out", tmp_path / "cli", *arguments, code=3)
     assert "no trace" not in output
@@ -155,14 +156,11 @@ def test_answers_without_a_trace_are_judged_for_what_can_be_judged(cases, server
     assert banner in " ".join(page.split())
 
 
-@pytest.mark.parametrize(
-    "option",
-    [("--trace", "prose"), ("--model", "m"), ("--map", "question=a,documents=b")],
-)
-def test_options_that_do_nothing_for_a_run_are_refused(option, cases, server, tmp_path):
+@pytest.mark.parametrize("settings", [{"trace": "prose"}, {"model": "m"}, {"map": "question=a,documents=b"}])
+def test_options_that_do_nothing_for_a_run_are_refused(settings, cases, server, tmp_path):
     write_records(tmp_path / "instances.jsonl", [instance for instance, _ in cases])
     write_records(tmp_path / "responses.jsonl", [response for _, response in cases])
-    output = command("judge", tmp_path, "--judge", server, "--no-price", *option, code=2)
+    output = command("judge", tmp_path, "--judge", server, "--no-price", *recipe(tmp_path, **settings), code=2)
     assert "do nothing" in output
 
 
@@ -173,9 +171,9 @@ def test_data_commands_take_the_options(tmp_path):
     assert "line 2: --map documents=d: the record has no key 'd'. Keys there: 'q'" in output
     assert "2 received = 1 accepted + 0 rejected + 1 quarantined" in output
     instances, responses = tmp_path / "i.jsonl", tmp_path / "r.jsonl"
-    arguments = ("--out", instances, "--responses", responses, "--trace", "prose", "--dataset", "d1", *paths)
-    command("data", "convert", log, *arguments, code=3)
+    arguments = ("--out", instances, "--responses", responses, "--trace", "prose", *paths)
+    command("data", "convert", log, *arguments, *recipe(tmp_path, dataset="d1"), code=3)
     assert [instance.benchmark for instance in read_records(instances, Instance)] == ["d1"]
     assert [len(response.trace) for response in read_records(responses, Response)] == [2]
     assert "d1" in command("data", "stats", instances)
-    command("data", "convert", log, *arguments, "--model", "m2", code=2)
+    command("data", "convert", log, *arguments, *recipe(tmp_path, dataset="d1", model="m2"), code=2)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import typer
 from tests.generating import recipe
 from typer.testing import CliRunner
 
 from eclose.cli.main import app
+from eclose.cli.shared.recipe import RecipeKey
+from eclose.detection import calibration
 from eclose.errors import SettingError
 from eclose.judging import screen_questions
 
@@ -52,11 +56,52 @@ def test_flag_precedes_environment_precedes_recipe_precedes_default(screen, tmp_
     assert screen(*words, "--concurrency", "7", ECLOSE_CONCURRENCY="5")[0]["calls"].concurrency == 7
 
 
-def test_setting_of_a_recipe_is_no_flag_and_not_in_the_help(screen):
-    _, result = screen(*JUDGE, "--deadline", "3")
-    assert result.exit_code == 2
-    assert "No such option: --deadline" in result.output
-    assert "deadline" not in CliRunner().invoke(app, ["screen", "--help"]).output
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        (["screen", "q.jsonl", "--deadline", "3"], "deadline: 3"),
+        (["construct", "q.jsonl", "--no-reverify"], "reverify: false"),
+        (["judge", "run", "--joint"], "joint: true"),
+        (["judge", "run", "--judge", "m", "--model=x"], "model: x"),
+        (["detect", "run", "--window", "3", "1"], "window: [3, 1]"),
+        (["detect", "calibrate", "run", "--head", "support", "--head", "closure"], "head: [support, closure]"),
+    ],
+)
+def test_flag_of_a_setting_of_recipes_is_refused_with_the_line_to_write(words, setting):
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, SettingError)
+    assert f"is a setting of recipes. Write `{setting}` to a file and pass --recipe FILE.yaml." in str(result.exception)
+
+
+def list_leaf_commands(command, words=()):
+    """Yield every command that has none below it, with the words that call it."""
+    children = getattr(command, "commands", {})
+    if not children:
+        yield words, command
+    for name, child in children.items():
+        yield from list_leaf_commands(child, (*words, name))
+
+
+def test_help_and_guide_name_every_setting_of_recipes():
+    guide = (Path(__file__).parents[3] / "docs" / "recipes.md").read_text("utf-8")
+    keys = {
+        " ".join(words): {parameter.opts[0] for parameter in command.params if isinstance(parameter, RecipeKey)}
+        for words, command in list_leaf_commands(typer.main.get_command(app))
+    }
+    assert len(keys["judge run"]) > 20
+    for words, names in keys.items():
+        shown = " ".join(CliRunner().invoke(app, [*words.split(), "--help"]).output.split())
+        assert all(name in shown for name in names), words
+        assert ("--recipe" in shown) is (bool(names) or words == "train"), words
+        assert [name for name in names if f"`{name}`" not in guide] == [], words
+
+
+def test_one_value_of_a_repeatable_option_needs_no_list(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr(calibration, "calibrate_run", lambda *_, settings, **__: seen.append(settings.heads) or {})
+    for heads in ("support", ["support", "closure"]):
+        assert CliRunner().invoke(app, ["detect", "calibrate", "run", *recipe(tmp_path, head=heads)]).exit_code == 0
+    assert seen == [("support",), ("support", "closure")]
 
 
 @pytest.mark.parametrize("name", ["dead_line", "recipe", "instances", "help"])

@@ -197,9 +197,7 @@ def test_an_evaluation_becomes_a_run_that_can_be_diagnosed(tmp_path, monkeypatch
     assert {case.response.source for case in found} == {ResponseSource("mockllm/model")}
     again = CliRunner().invoke(app, ["data", "from-inspect", log.location, "--out", str(folder)])
     assert again.output.count("nothing to do") == 3
-    diagnosis = CliRunner().invoke(
-        app, ["diagnose", str(folder), "--out", str(tmp_path / "report"), "--resamples", "100"]
-    )
+    diagnosis = CliRunner().invoke(app, ["diagnose", str(folder), "--out", str(tmp_path / "report")])
     assert diagnosis.exit_code == 0, diagnosis.output
 
 

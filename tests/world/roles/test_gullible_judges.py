@@ -10,6 +10,7 @@ from itertools import islice
 
 import openai
 import pytest
+from tests.generating import recipe
 from tests.world.faulty.hostile_cases import InjectionSlot, insert_injection, load_prompt_injections
 
 from eclose.protocol import disclosure
@@ -196,9 +197,10 @@ def over_http(server, material):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "passing"),
-    [((), False), (("--judge-noise", "1"), True), (("--judge", "naive"), True), (("--judge", "careful"), False)],
+    [((), False), (("judge_noise",), True), (("--judge", "naive"), True), (("--judge", "careful"), False)],
 )
-def test_the_served_judge_is_as_told(cases, flags, passing):
+def test_the_served_judge_is_as_told(cases, flags, passing, tmp_path):
+    flags = recipe(tmp_path, judge_noise=1) if flags == ("judge_noise",) else flags
     case = (
         insert_injection(cases[JudgeQuestion.CORRECTNESS], InjectionSlot.ANSWER, ORDER)
         if "--judge" in flags

@@ -87,7 +87,7 @@ def build_server_url(public_url: str | None, port: int, *, insecure_http: bool =
     if parts.scheme == "http" and parts.hostname not in (LOOPBACK, "localhost", "::1") and not insecure_http:
         raise SettingError(
             f"--public-url {public_url}: passwords and cookies would cross the network in clear text. Use https://,"
-            " or add --insecure-http in a network that you trust."
+            " or set insecure_http: true in a recipe, in a network that you trust."
         )
     return f"{parts.scheme}://{parts.netloc}"
 

@@ -50,7 +50,7 @@ def run_models_on_ray(
     """Process the records with many workers and write the result. Blocks, and must run in the main thread."""
     if ray.workers > calls.concurrency:
         raise SettingError(
-            f"--workers {ray.workers} is more than --concurrency {calls.concurrency}: some would be idle."
+            f"workers: {ray.workers} is more than --concurrency {calls.concurrency}: some would be idle."
         )
     run = asyncio.run(_build(make_run))
     # Every worker opens the model on its own machine, by its name; local weights are named by a path of this machine.

@@ -312,7 +312,7 @@ def connect_to_ray(settings: RaySettings) -> Iterator[Any]:
         # Ray gives its processes 30 seconds, which a busy machine may exceed.
         raise Resumable(
             f"Ray did not start: {' '.join(str(error).split())} Nothing was sent: run the same command again, or start "
-            "a cluster with ray start --head and pass --ray-address auto."
+            "a cluster with ray start --head and set ray_address: auto in a recipe."
         ) from error
     try:
         # SIGTERM stops the run like Ctrl+C; Ray's own handler would end the process with calls in flight.

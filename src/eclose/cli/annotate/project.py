@@ -15,6 +15,7 @@ from eclose.cli.annotate import results
 from eclose.cli.families import audit
 from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.output import format_count, print_line, print_table
+from eclose.cli.shared.recipe import recipe_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,9 +42,7 @@ Adjudicators = Annotated[
 Screeners = Annotated[
     str, typer.Option(metavar="NAMES", help="Names of screeners, who decide which questions are eligible.")
 ]
-ScreeningAdjudicators = Annotated[
-    str, typer.Option(metavar="NAMES", help="Names of adjudicators, who settle disagreements of screeners.")
-]
+ScreeningAdjudicators = Annotated[str, recipe_key()]
 PerResponse = Annotated[int, typer.Option(min=1, help="Number of annotators who label each response.")]
 Short = Annotated[bool, typer.Option("--short", help="Label each response in three passes, without its single steps.")]
 Port = Annotated[
@@ -59,10 +58,9 @@ PublicUrl = Annotated[
     str | None,
     typer.Option(metavar="URL", help="URL of a proxy in front of the server, such as https://...  [default: of init]"),
 ]
-InsecureHttp = Annotated[
-    bool,
-    typer.Option("--insecure-http", help="Accept a --public-url without TLS: passwords are sent in clear text."),
-]
+InsecureHttp = Annotated[bool, recipe_key()]
+OtherPort = Annotated[int | None, recipe_key("--port", min=0, max=65535)]
+OtherUrl = Annotated[str | None, recipe_key("--public-url")]
 
 
 @app.command()
@@ -91,50 +89,23 @@ def init(
     adjudicators: Adjudicators = "",
     screeners: Screeners = "",
     screening_adjudicators: ScreeningAdjudicators = "",
-    lead: Annotated[str, typer.Option(help="Name of the lead, who sees the dashboard.")] = "lead",
+    lead: Annotated[str, recipe_key()] = "lead",
     per_response: PerResponse = 2,
     short: Short = False,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the project on its pages.  [default: that of the folder]")
-    ] = None,
+    name: Annotated[str | None, recipe_key()] = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the sample of --n, the assignment and the order of tasks.")
     ] = 42,
     share_questions: Annotated[
         bool, typer.Option("--share-questions", help="Let an annotator label several responses to one question.")
     ] = False,
-    hide_evidence: Annotated[
-        bool, typer.Option("--hide-evidence", help="Hide the evidence after the first pass.")
-    ] = False,
-    screening: Annotated[
-        ScreeningMode,
-        typer.Option(help="required: annotate responses to eligible questions only; advisory: annotate all."),
-    ] = ScreeningMode.REQUIRED,
-    practice: Annotated[
-        PracticeMode,
-        typer.Option(
-            help="required: tasks open when a person has answered the practice examples; optional: the examples are"
-            " offered; none: no examples."
-        ),
-    ] = PracticeMode.OPTIONAL,
-    labels_to_adjudicator: Annotated[
-        bool, typer.Option("--labels-to-adjudicator", help="Show adjudicators the labels of annotators, pass by pass.")
-    ] = False,
-    database: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="URL of a PostgreSQL database, for many people.  [default: a file in the folder]"
-        ),
-    ] = None,
+    hide_evidence: Annotated[bool, recipe_key()] = False,
+    screening: Annotated[ScreeningMode, recipe_key()] = ScreeningMode.REQUIRED,
+    practice: Annotated[PracticeMode, recipe_key()] = PracticeMode.OPTIONAL,
+    labels_to_adjudicator: Annotated[bool, recipe_key()] = False,
+    database: Annotated[str | None, recipe_key()] = None,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
-    audit_head: Annotated[
-        Path | None,
-        typer.Option(
-            help="File that records the end of the audit log, best on another disk.  [default: audit-head.txt in the"
-            " folder]",
-            show_default=False,
-        ),
-    ] = None,
+    audit_head: Annotated[Path | None, recipe_key()] = None,
     port: Port = None,
     public_url: PublicUrl = None,
     insecure_http: InsecureHttp = False,
@@ -197,7 +168,7 @@ def _refuse_options_of_responses(imported: ImportSettings, n: int | None) -> Non
     from eclose.errors import SettingError
 
     if imported.identity:
-        raise SettingError("--audit: no file of another tool is read, so --map, --model and the like do nothing.")
+        raise SettingError("--audit: no file of another tool is read, so --map, model and the like do nothing.")
     if n is not None:
         raise SettingError("--audit: a project of families has no responses, so --n does nothing. Leave it out.")
 
@@ -269,8 +240,8 @@ def assign(
     screening_adjudicators: ScreeningAdjudicators = "",
     per_response: PerResponse = 2,
     short: Short = False,
-    port: Port = None,
-    public_url: PublicUrl = None,
+    port: OtherPort = None,
+    public_url: OtherUrl = None,
     insecure_http: InsecureHttp = False,
 ) -> None:
     """Invite people and assign their tasks, where the project was created without them.
@@ -295,8 +266,8 @@ def invite(
     name: Annotated[str, typer.Argument(help="Name of the person.", show_default=False)],
     *,
     role: Annotated[str, typer.Option(help="Role of a new person: lead, adjudicator or screening-adjudicator.")] = "",
-    port: Port = None,
-    public_url: PublicUrl = None,
+    port: OtherPort = None,
+    public_url: OtherUrl = None,
     insecure_http: InsecureHttp = False,
 ) -> None:
     """Print a new link for a new lead or adjudicator, or for a person who lost their password."""
@@ -326,8 +297,8 @@ def reassign(
         str, typer.Option(metavar="NAMES", help="Names of new people, who are invited and take over too.")
     ] = "",
     reason: Annotated[str, typer.Option(help="Reason, which is written to the audit log.", show_default=False)],
-    port: Port = None,
-    public_url: PublicUrl = None,
+    port: OtherPort = None,
+    public_url: OtherUrl = None,
     insecure_http: InsecureHttp = False,
 ) -> None:
     """Hand the unfinished tasks of a person over to others or to new people, by the rules of the assignment.

@@ -10,6 +10,7 @@ import typer
 
 from eclose.annotation.results.formats import LabelExportFormat
 from eclose.cli.shared.output import format_count, print_line, print_table
+from eclose.cli.shared.recipe import recipe_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from eclose.annotation.results.agreement_tables import AgreementTable
     from eclose.annotation.results.export_files import AnnotationExport
 
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the intervals.")]
-Resamples = Annotated[int, typer.Option(min=100, help="Number of bootstrap resamples of questions.")]
 Judge = Annotated[str, typer.Option(help="Name of the judge in the settled judgments.")]
 
 
@@ -38,8 +37,8 @@ def agree(
         Path | None,
         typer.Option("--out", "-o", help="File of the report: .json, .md or .tex.", show_default=False),
     ] = None,
-    seed: Seed = 42,
-    resamples: Resamples = 2_000,
+    seed: Annotated[int, recipe_key(min=0)] = 42,
+    resamples: Annotated[int, recipe_key(min=100)] = 2_000,
 ) -> None:
     """Report the agreement of annotators before adjudication, and which cases were adjudicated and why.
 

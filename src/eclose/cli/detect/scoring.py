@@ -24,6 +24,7 @@ from eclose.cli.shared.output import (
     print_run_summary,
     print_table,
 )
+from eclose.cli.shared.recipe import recipe_key
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 
 if TYPE_CHECKING:
@@ -84,63 +85,21 @@ def detect(
             show_default=False,
         ),
     ] = None,
-    effort: Annotated[
-        str | None,
-        typer.Option(help="Reasoning effort of the model: low, medium or high.", show_default=False),
-    ] = None,
-    temperature: Annotated[
-        float, typer.Option(min=0, help="Sampling temperature (0 = greedy); always 0 for alignment.")
-    ] = 0.0,
-    attempts: Annotated[
-        int,
-        typer.Option(min=1, help="How often to ask when a reply does not match the schema (1 = once, as alignment)."),
-    ] = 2,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Longest reply in tokens.  [default: 4096; alignment: 4]", show_default=False),
-    ] = None,
-    top_logprobs: Annotated[
-        int, typer.Option(min=1, max=20, help="Alternatives to the first token to request (alignment only).")
-    ] = 20,
-    revision: Annotated[
-        str | None,
-        typer.Option(help="Commit of a model on the hub (closure and alignscore).", show_default=False),
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            help="Label of the model that means support (closure and alignscore).  [default: by its name]",
-            show_default=False,
-        ),
-    ] = None,
-    dtype: Annotated[str, typer.Option(help="Precision of the weights (closure and alignscore).")] = "auto",
-    judgments: Annotated[
-        Path | None,
-        typer.Option(
-            help="Judgments that say which steps are substantive (alignscore).  [default: those of the run]",
-            dir_okay=False,
-            show_default=False,
-        ),
-    ] = None,
+    effort: Annotated[str | None, recipe_key()] = None,
+    temperature: Annotated[float, recipe_key(min=0)] = 0.0,
+    attempts: Annotated[int, recipe_key(min=1)] = 2,
+    max_tokens: Annotated[int | None, recipe_key(min=1)] = None,
+    top_logprobs: Annotated[int, recipe_key(min=1, max=20)] = 20,
+    revision: Annotated[str | None, recipe_key()] = None,
+    label: Annotated[str | None, recipe_key()] = None,
+    dtype: Annotated[str, recipe_key()] = "auto",
+    judgments: Annotated[Path | None, recipe_key(dir_okay=False)] = None,
     allow_stale: AllowStale = False,
-    window: Annotated[
-        tuple[int, int] | None,
-        typer.Option(
-            help="Extract claims sentence by sentence, showing this many sentences before and after (veriscore; the "
-            "original takes 3 1).  [default: one call on the whole response]",
-            metavar="BEFORE AFTER",
-            show_default=False,
-        ),
-    ] = None,
+    window: Annotated[tuple[int, int] | None, recipe_key()] = None,
     max_unscored_share: Annotated[
         float, typer.Option(min=0, max=1, help="Exit with 3 where a larger share of responses has no score (0 to 1).")
     ] = MAX_UNJUDGED_SHARE,
-    gpus_per_worker: Annotated[
-        float,
-        typer.Option(
-            min=0, help="GPUs of each Ray worker (closure and alignscore with --engine ray, which load the model)."
-        ),
-    ] = 0.0,
+    gpus_per_worker: Annotated[float, recipe_key(min=0)] = 0.0,
     options: ModelOptions,
 ) -> None:
     """Score every response of a run between 0 and 1; a low score means failure. No detector sees the reference answer.
@@ -167,7 +126,7 @@ def detect(
     if kind is not DetectorKind.VERIFIER and model is None:
         raise typer.BadParameter("Missing option '--model'.")
     if options.ray is not None and kind is DetectorKind.VERIFIER:
-        raise SettingError("--engine ray: a verifier runs in this process. Leave it out.")
+        raise SettingError("engine: a verifier runs in this process, so leave ray out.")
     if kind is DetectorKind.VERIFIER or verifier is not None or model is None:
         if options.dry_run:
             print_line("A verifier runs in this process, so there are no calls and no cost.")

@@ -17,6 +17,7 @@ from eclose.cli.shared.output import (
     print_step_result,
     print_table,
 )
+from eclose.cli.shared.recipe import recipe_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,8 +47,8 @@ ScoreFiles: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
-Resamples: TypeAlias = Annotated[int, typer.Option(min=1, help="Number of bootstrap resamples of questions.")]
-StudySeed: TypeAlias = Annotated[int, typer.Option(help="Seed of folds and resamples.")]
+Resamples: TypeAlias = Annotated[int, recipe_key(min=1)]
+StudySeed: TypeAlias = Annotated[int, recipe_key()]
 
 
 def calibrate(
@@ -68,20 +69,8 @@ def calibrate(
     max_fpr: Annotated[
         float, typer.Option(help="Largest share of the reliable responses that may be flagged (0 to 1).")
     ] = 0.05,
-    band: Annotated[
-        float,
-        typer.Option(
-            help="Share of the reliable responses above the threshold that the uncertain band may take (0 to 1)."
-        ),
-    ] = 0.15,
-    heads: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--head",
-            help="Head of a verifier to use: support, alignment or closure; repeatable.  [default: all]",
-            show_default=False,
-        ),
-    ] = None,
+    band: Annotated[float, recipe_key()] = 0.15,
+    heads: Annotated[list[str] | None, recipe_key("--head")] = None,
     allow_stale: AllowStale = False,
 ) -> None:
     """Set the threshold of a detector on your own labelled responses.
@@ -153,16 +142,7 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    retention: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Share of reliable responses that a threshold leaves unflagged.  [default: 0.95, or that of the "
-            "calibration]",
-            show_default=False,
-        ),
-    ] = None,
+    retention: Annotated[float | None, recipe_key(min=0, max=1)] = None,
     resamples: Resamples = 2_000,
     seed: StudySeed = 42,
     other_benchmark: OtherBenchmark = False,
@@ -187,7 +167,7 @@ def evaluate(
 
     if calibration is None:
         if other_benchmark:
-            raise SettingError("--other-benchmark: belongs to a calibration. Name one with --calibration.")
+            raise SettingError("other_benchmark: belongs to a calibration. Name one with --calibration.")
         retention = 0.95 if retention is None else retention
         settings = StudySettings(retention=retention, resamples=resamples, seed=seed)
         files = write_detector_report(runs, scores, out, verdicts=verdicts, settings=settings, allow_stale=allow_stale)
@@ -196,7 +176,7 @@ def evaluate(
             print_line(f"  {missing}")
         return
     if retention is not None:
-        raise SettingError("--retention: the calibration has its own. Leave out one of the two.")
+        raise SettingError("retention: the calibration has its own. Leave out one of the two.")
     retention = read_calibration(calibration).settings.retention
     evaluation, files = write_detector_evaluation(
         runs,
@@ -273,7 +253,7 @@ def choose(
     min_score: Annotated[
         float, typer.Option(min=0, max=1, help="Abstain where the chosen response scores or ranks lower (0 to 1).")
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of the random strategy.")] = 42,
+    seed: Annotated[int, recipe_key()] = 42,
     verdicts: Annotated[
         Path | None,
         typer.Option(

@@ -79,24 +79,15 @@ def judge(
             "--reference-free", help="Show the judge no reference answer; completeness and correctness are not judged."
         ),
     ] = False,
-    joint: Annotated[
-        bool,
-        typer.Option(
-            "--joint",
-            help="Judge all criteria in one call: cheaper, but each decision sees more than it should rest on.",
-        ),
-    ] = False,
+    joint: Annotated[bool, recipe_key()] = False,
     repeat: Annotated[
         int, typer.Option(min=1, help="How often to judge each response; the majority decides, and flips are counted.")
     ] = 1,
-    effort: Annotated[
-        str | None,
-        typer.Option(help="Reasoning effort of the judge: low, medium or high.", show_default=False),
-    ] = None,
-    temperature: Annotated[float, typer.Option(min=0, help="Sampling temperature of the judge (0 = greedy).")] = 0.0,
-    attempts: Annotated[int, recipe_key("--attempts", min=1)] = 2,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 4096,
-    step_window: Annotated[int, recipe_key("--step-window", min=1)] = 20,
+    effort: Annotated[str | None, recipe_key()] = None,
+    temperature: Annotated[float, recipe_key(min=0)] = 0.0,
+    attempts: Annotated[int, recipe_key(min=1)] = 2,
+    max_tokens: Annotated[int, recipe_key(min=1)] = 4096,
+    step_window: Annotated[int, recipe_key(min=1)] = 20,
     layout: Annotated[
         RecordLayout, typer.Option("--format", help="Layout of a file with questions and responses.")
     ] = RecordLayout.AUTO,
@@ -113,7 +104,7 @@ def judge(
             help="Calibration that sets the bands (eclose detect calibrate).", dir_okay=False, show_default=False
         ),
     ] = None,
-    scores: Annotated[Path | None, recipe_key("--scores", dir_okay=False)] = None,
+    scores: Annotated[Path | None, recipe_key(dir_okay=False)] = None,
     other_benchmark: OtherBenchmark = False,
     max_unjudged_share: Annotated[
         float,

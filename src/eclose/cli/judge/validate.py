@@ -16,6 +16,7 @@ from eclose.cli.shared.output import (
     print_line,
     print_table,
 )
+from eclose.cli.shared.recipe import recipe_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,8 +46,8 @@ def validate(
             "--out", "-o", help="File of the validation.  [default: validation.json in the run]", show_default=False
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the intervals.")] = 42,
-    resamples: Annotated[int, typer.Option(min=100, help="Number of bootstrap resamples.")] = 2_000,
+    seed: Annotated[int, recipe_key()] = 42,
+    resamples: Annotated[int, recipe_key(min=100)] = 2_000,
     replace_validation: ReplaceValidation = False,
     allow_stale: AllowStale = False,
 ) -> None:

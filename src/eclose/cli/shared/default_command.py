@@ -22,7 +22,7 @@ class RunByDefault(TyperGroup):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the own options of ``run`` and the commands; the options of calls and imports are left to ``run``."""
         run = self.commands["run"]
-        shared: set[str] = getattr(run.callback, "shared_options", set())
+        shared: set[str] = {"recipe", *getattr(run.callback, "shared_options", ())}
         own = [parameter for parameter in run.get_params(ctx) if parameter.name not in shared]
         records = [record for parameter in own if (record := parameter.get_help_record(ctx)) is not None]
         with formatter.section(f"Options of run (for those of calls: {ctx.command_path} run --help)"):

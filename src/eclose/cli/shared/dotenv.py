@@ -50,7 +50,7 @@ _MODELS = frozenset(f"ECLOSE_{role}" for role in _ROLES)
 _LEDGER = "ECLOSE_LEDGER"
 # Ray runs our code on the cluster it is given. A price of zero would lift the user's own budget. A server's name would
 # let replies of one server be taken for another's.
-_FLAG_ONLY = frozenset({"ECLOSE_ENGINE", "ECLOSE_RAY_ADDRESS", "ECLOSE_PRICES", "ECLOSE_SERVER_NAME"})
+_NOT_FROM_FILES = frozenset({"ECLOSE_ENGINE", "ECLOSE_RAY_ADDRESS", "ECLOSE_PRICES", "ECLOSE_SERVER_NAME"})
 _SETTINGS = frozenset(
     f"ECLOSE_{name}"
     for name in (
@@ -68,7 +68,7 @@ _SETTINGS = frozenset(
     )
 )
 # Other variables are not read: proxies, PG*, INSPECT_* and the like change how other programs and libraries behave.
-_KNOWN = _SETTINGS | _MODELS | _FLAG_ONLY | _VERSIONS | {*_ADDRESSES, _LEDGER}
+_KNOWN = _SETTINGS | _MODELS | _NOT_FROM_FILES | _VERSIONS | {*_ADDRESSES, _LEDGER}
 _REMOTE = re.compile(r".*://|[/\\]{2}", re.DOTALL)
 # Stricter than any parser of URLs, so that none can read a URL without a password where this one reads a password.
 _LEDGER_WITH_PASSWORD = re.compile(
@@ -163,7 +163,7 @@ def _refusal(
     name: str, value: str, variables: Mapping[str, str], environ: Mapping[str, str], folder: Path
 ) -> str | None:
     """Return why an untrusted file may not set this variable; None where it may."""
-    if name in _FLAG_ONLY:
+    if name in _NOT_FROM_FILES:
         return "a folder may not decide it"
     if name == _LEDGER:
         return _ledger_refusal(value, folder)
@@ -191,7 +191,7 @@ def _ledger_refusal(value: str, folder: Path) -> str | None:
 
 def _remedy(name: str, file: Path) -> str:
     flag = f"pass {'--' + name.removeprefix('ECLOSE_').replace('_', '-').lower()}"
-    if not name.startswith("ECLOSE_") or name == "ECLOSE_SERVER_NAME":
+    if not name.startswith("ECLOSE_") or name in _NOT_FROM_FILES:
         flag = "set it in the environment"
     return f"{flag}, or run eclose --env-file {file.name} … if you trust the file"
 

@@ -31,7 +31,6 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "torch": ("train",),
     "transformers": ("train",),
     "uvicorn": ("annotate",),
-    "yaml": ("chat", "train"),
     "yarl": ("chat", "world"),  # comes with aiohttp
 }
 

@@ -9,6 +9,7 @@ import typer
 
 from eclose.benchmarks.import_settings import CaseSelection, ImportSettings, TraceMode
 from eclose.cli.shared.option_group import add_option_group
+from eclose.cli.shared.recipe import recipe_key
 
 
 def takes_import_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -29,32 +30,18 @@ def _read_import_options(
             show_default=False,
         ),
     ] = None,
-    source_model: Annotated[
-        str | None,
-        typer.Option("--model", help="Name of the model that wrote the responses, where the file has none."),
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option("--dataset", help="Name of the dataset, where the file has none.")
-    ] = None,
+    source_model: Annotated[str | None, recipe_key("--model")] = None,
+    dataset: Annotated[str | None, recipe_key()] = None,
     trace: Annotated[
         TraceMode,
         typer.Option(
             "--trace", help="Steps: as the file marks them, or else the sentences of an answer in prose as well."
         ),
     ] = TraceMode.MARKED,
-    case: Annotated[
-        str,
-        typer.Option("--case", help="Spans that are cases of a trace file: root, 'span NAME', or attribute=value."),
-    ] = "root",
-    question_at: Annotated[
-        str | None, typer.Option("--question-at", help="JSON pointer to the question in the content of the span.")
-    ] = None,
-    documents_at: Annotated[
-        str | None, typer.Option("--documents-at", help="JSON pointer to the documents in the content of the span.")
-    ] = None,
-    answer_at: Annotated[
-        str | None, typer.Option("--answer-at", help="JSON pointer to the answer in the content of the span.")
-    ] = None,
+    case: Annotated[str, recipe_key()] = "root",
+    question_at: Annotated[str | None, recipe_key()] = None,
+    documents_at: Annotated[str | None, recipe_key()] = None,
+    answer_at: Annotated[str | None, recipe_key()] = None,
 ) -> ImportSettings:
     from eclose.benchmarks.mapping import parse_field_map
 

@@ -17,7 +17,7 @@ import typer
 
 from eclose.cli.shared.option_group import add_option_group
 from eclose.cli.shared.output import escape_invisible, format_count, print_line
-from eclose.cli.shared.recipe import Recipe, recipe_key
+from eclose.cli.shared.recipe import recipe_key
 
 if TYPE_CHECKING:
     from eclose.calls.batch.run import BatchSettings
@@ -67,14 +67,9 @@ ModelName = Annotated[
 JudgeName = Annotated[
     str, env_option("--judge", "Model that judges: provider/model, a base URL, a folder of weights, or vllm:NAME.")
 ]
-EngineName = Annotated[CallEngine, _option("--engine", "Make calls from this process, or from Ray workers.")]
-CountEngine = Annotated[
-    CallEngine, _option("--engine", "Count runs in parts in this process, or on Ray workers that reach the same parts.")
-]
-Workers = Annotated[int, _option("--workers", "Number of Ray workers (with --engine ray).", min=1)]
-RayAddress = Annotated[
-    str | None, env_option("--ray-address", "Address of a running Ray cluster, or auto.  [default: start one]")
-]
+EngineName = Annotated[CallEngine, _setting("--engine")]
+Workers = Annotated[int, _setting("--workers", min=1)]
+RayAddress = Annotated[str | None, _setting("--ray-address")]
 
 
 class ModelOptions(NamedTuple):
@@ -147,7 +142,6 @@ def _read_options(
     engine: EngineName = CallEngine.PROCESS,
     workers: Workers = 2,
     ray_address: RayAddress = None,
-    recipe: Recipe = None,  # noqa: ARG001 - its callback handles it
     base_url: Annotated[
         str | None,
         env_option("--base-url", "URL of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1."),
@@ -163,17 +157,11 @@ def _read_options(
         float | None,
         env_option(
             "--budget",
-            "Most the run may cost, in the currency of the prices (USD unless --prices says otherwise).",
+            "Most the run may cost, in the currency of the prices (USD unless a file of prices says otherwise).",
             min=0,
         ),
     ] = None,
-    prices: Annotated[
-        Path | None,
-        env_option(
-            "--prices",
-            "File of prices per million tokens (YAML or JSON): name: {input: 1.25, output: 10}; currency: USD.",
-        ),
-    ] = None,
+    prices: Annotated[Path | None, _setting("--prices")] = None,
     no_price: Annotated[bool, _option("--no-price", "Call a model without a known price.")] = False,
     ledger: Annotated[
         str | None,
@@ -186,7 +174,7 @@ def _read_options(
         bool, typer.Option("--dry-run", help="Print the expected calls, tokens and cost; send and write nothing.")
     ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Process quarantined records again.")] = False,
-    replay: Annotated[bool, typer.Option("--replay", help="Take every reply from the ledger; send nothing.")] = False,
+    replay: Annotated[bool, recipe_key()] = False,
     batch: Annotated[
         bool,
         typer.Option(
@@ -195,15 +183,7 @@ def _read_options(
         ),
     ] = False,
     batch_poll: Annotated[float, _setting("--batch-poll", min=0)] = 60.0,
-    batch_wait: Annotated[
-        float | None,
-        env_option(
-            "--batch-wait",
-            "Most seconds to wait for batches (with --batch); then exit with 75, and the same command collects them. "
-            "0 submits and leaves.  [default: wait until they are finished]",
-            min=0,
-        ),
-    ] = None,
+    batch_wait: Annotated[float | None, _setting("--batch-wait", min=0)] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace output of other settings or inputs; paid replies are used again.")
     ] = False,
@@ -288,9 +268,9 @@ def run_on_ray_workers(
     from eclose.errors import SettingError
 
     if options.replay:
-        raise SettingError("--engine ray sends calls: leave --replay out.")
+        raise SettingError("engine: ray sends calls, so leave replay out.")
     if options.batch is not None:
-        raise SettingError("--batch and --engine ray: batches are sent from one process. Leave one of them out.")
+        raise SettingError("--batch and engine: ray: batches are sent from one process. Leave one of them out.")
     from eclose.calls.ray.run import run_models_on_ray
 
     if gpus is not None:
@@ -335,20 +315,11 @@ def _describe_cost(words: str, amount: int | None, currency: str) -> str:
     from eclose.calls.prices import format_money
 
     if amount is None:
-        return "cost unknown (for prices: pip install 'eclose[prices]', or --prices FILE)"
+        return "cost unknown (for prices: pip install 'eclose[prices]', or prices: FILE in a recipe)"
     return f"{words} {format_money(amount, currency)}".lstrip()
 
 
-VllmSettings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--vllm",
-        metavar="NAME=NUMBER",
-        help="Setting of vLLM in this process: tensor_parallel_size, pipeline_parallel_size, gpu_memory_utilization or "
-        "max_num_seqs; may be repeated. Changes no reply.",
-        show_default=False,
-    ),
-]
+VllmSettings = Annotated[list[str] | None, recipe_key("--vllm")]
 
 
 def parse_vllm_settings(words: Sequence[str] | None) -> dict[str, int | float]:
@@ -359,5 +330,5 @@ def parse_vllm_settings(words: Sequence[str] | None) -> dict[str, int | float]:
         try:
             settings[name] = int(value) if value.isdecimal() else float(value)
         except ValueError:
-            raise typer.BadParameter(f"--vllm {word}: write NAME=NUMBER, such as tensor_parallel_size=2.") from None
+            raise typer.BadParameter(f"vllm: {word}: write NAME=NUMBER, such as tensor_parallel_size=2.") from None
     return settings

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
 
+from eclose.cli.shared.recipe import recipe_key
 from eclose.diagnosis.report import number_format as format_numbers
 
 if TYPE_CHECKING:
@@ -42,10 +43,7 @@ ReplaceValidation = Annotated[
         "--replace-validation", help="Replace a validation of the same judge with more labels, or more of a criterion."
     ),
 ]
-OtherBenchmark = Annotated[
-    bool,
-    typer.Option("--other-benchmark", help="Use a calibration although it was made on responses of another benchmark."),
-]
+OtherBenchmark = Annotated[bool, recipe_key()]
 
 # An empty cell and a hyphen count as numbers, so that an undefined value does not align its column left.
 _NUMERIC = re.compile(r"\[?[-−+]?(?:\d|\s|$)")

@@ -89,7 +89,7 @@ EVIDENCE_UNCHECKED = "This decision of the judge has not been compared with peop
 REASON_WORDS = {
     "invalid": "the reply does not have the requested form",
     "refusal": "the judge refused to answer",
-    "length": "the reply was cut off at the token limit (--max-tokens)",
+    "length": "the reply was cut off at the token limit (max_tokens)",
     "empty": "the reply was empty",
     "too_long": "the question does not fit into the judge's context",
     "verdict before reason": "the reply decides before it gives its reason, against the order of its schema",

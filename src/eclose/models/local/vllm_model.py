@@ -38,9 +38,9 @@ _PROBE = Request(({"role": "user", "content": "Name three rivers, each with the 
 def check_engine_settings(settings: Mapping[str, Any], engine: str | None) -> None:
     """Raise where settings of vLLM are given for another engine, or one may change replies."""
     if settings and engine != VLLM:
-        raise SettingError("--vllm: is for a model that vLLM runs in this process. Name it as vllm:NAME.")
+        raise SettingError("vllm: is for a model that vLLM runs in this process. Name it as vllm:NAME.")
     if unknown := [name for name in settings if name not in VLLM_SETTINGS]:
-        raise SettingError(f"--vllm {', '.join(unknown)}: choose from {', '.join(VLLM_SETTINGS)}.")
+        raise SettingError(f"vllm: {', '.join(unknown)}: choose from {', '.join(VLLM_SETTINGS)}.")
 
 
 def read_adapter_rank(folder: Path) -> int:

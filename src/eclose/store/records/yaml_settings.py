@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def read_yaml_settings(path: Path, kind: str) -> dict[str, Any]:
     """Read a YAML file of settings; ``kind`` names the file in messages, such as "a recipe"."""
-    import yaml  # noqa: PLC0415 - comes with an extra
+    import yaml  # noqa: PLC0415 - takes a moment to load
 
     require_regular_file(path)
     try:

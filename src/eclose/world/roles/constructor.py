@@ -44,7 +44,7 @@ def register_constructor_handlers(
     ``noise`` is the rate of replies with a defect; ``defect`` names one kind to plant wherever possible.
     """
     if not 0 <= noise <= 1:
-        raise SettingError("the constructor's error rate must be between 0 and 1 (--constructor-noise).")
+        raise SettingError("the constructor's error rate must be between 0 and 1 (constructor_noise).")
     kinds = sorted(name for kinds in REPLY_DEFECTS.values() for name in kinds)
     if defect is not None and defect not in kinds:
         raise SettingError(f"unknown defect {defect!r}. Choose from: {', '.join(kinds)}.")

@@ -56,7 +56,7 @@ def register_detector_handlers(registry: HandlerRegistry, *, noise: float = 0.0,
     The question of alignment asks for plain text, so the handler of plain text calls ``answer_alignment``.
     """
     if not 0 <= noise <= 1:
-        raise SettingError("the detector's error rate must be between 0 and 1 (--detector-noise).")
+        raise SettingError("the detector's error rate must be between 0 and 1 (detector_noise).")
     for questions in (STATEMENT_QUESTIONS, CLAIM_QUESTIONS):
         registry.register(questions.extract, partial(_list_statements, questions))
         registry.register(questions.verify, partial(_decide_statements, questions, noise, seed))

@@ -41,7 +41,7 @@ _ID = "material"
 def register_judge_handlers(registry: HandlerRegistry, *, noise: float = 0.0, seed: int = 0) -> None:
     """Register the judge's handlers; ``noise`` is the rate at which it errs."""
     if not 0 <= noise <= 1:
-        raise SettingError("the judge's error rate must be between 0 and 1 (--judge-noise).")
+        raise SettingError("the judge's error rate must be between 0 and 1 (judge_noise).")
     for question in JudgeQuestion:
         registry.register(question, partial(_answer, question, noise, seed))
 

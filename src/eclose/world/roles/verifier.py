@@ -39,7 +39,7 @@ ReplyFields: TypeAlias = dict[str, Any]
 def register_verifier_handlers(registry: HandlerRegistry, *, noise: float = 0.0, seed: int = 0) -> None:
     """Register the verifier's handlers; ``noise`` is the rate at which it errs."""
     if not 0 <= noise <= 1:
-        raise SettingError("the verifier's error rate must be between 0 and 1 (--verifier-noise).")
+        raise SettingError("the verifier's error rate must be between 0 and 1 (verifier_noise).")
     for role in _HANDLERS:
         registry.register(role, partial(_answer, role, noise, seed))
 
