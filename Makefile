@@ -1,4 +1,10 @@
 # The whole developer interface. `make setup` once, then `make check test` before every commit.
+# HOUSE=eclose-train, and so on, limits fast, test and coverage to one house.
+
+HOUSES := eclose eclose-train eclose-annotate eclose-world
+HOUSE ?=
+CHOSEN := $(or $(HOUSE),$(HOUSES))
+EDITABLE := $(HOUSES:%=--editable packages/%)
 
 VENV ?= .venv
 AT_ONCE ?= 2
@@ -6,14 +12,14 @@ BIN := $(VENV)/bin
 # The site's tools have an environment of their own: they and the package need not agree on versions.
 SITE_VENV ?= build/site-venv
 RELEASE_VENV ?= build/release-venv
-SPELLED := $(wildcard *.md) docs skills src campaigns perf scripts examples recipes
+SPELLED := $(wildcard *.md) docs skills packages studies scripts examples
 WHEEL_VENV ?= build/wheel-venv
 # -m replaces the filter of the fast lane. Tests that compare times run alone, after the others.
 PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m 'not (timing or study)'
 # Collecting everything again for a few of them would take as long as they do.
-TIMED = $(shell grep -rl --include='test_*.py' 'mark\.timing' tests)
+TIMED = $(shell grep -rl --include='test_*.py' 'mark\.timing' $(if $(HOUSE),packages/$(HOUSE)/tests,packages studies tests))
 # What all figures rest on, covered by its own tests alone. Counting lines takes nearly as long as the tests themselves.
-COUNTED := core stats metrics
+COUNTED := values stats metrics
 
 .PHONY: setup setup-light check format fast test test-parallel test-timing studies coverage breakings train-versions figures campaigns docs \
 	benchmark pins pictures tutorials site demo dist wheel-venv install-matrix lock
@@ -37,12 +43,12 @@ setup: $(OWN_UV) ## a virtual environment with everything pinned, and the packag
 	$(UV) pip install --quiet --python $(VENV) torch==2.13.0 # the CPU build, before anything that would pull a larger one
 	$(PINNED) --python $(VENV) -r requirements/dev.lock -r requirements/models.lock
 	$(PINNED) --python $(VENV) --python-version 3.12 -r requirements/second.lock
-	$(UV) pip install --quiet --python $(VENV) --no-deps --no-build-isolation --editable .
+	$(UV) pip install --quiet --python $(VENV) --no-deps --no-build-isolation $(EDITABLE)
 
 setup-light: $(OWN_UV) ## what the fast lane needs: no torch, no models
 	$(NEW_VENV) $(VENV)
 	$(UV) pip install --quiet --python $(VENV) --requirement requirements/dev.in
-	$(UV) pip install --quiet --python $(VENV) --no-deps --editable .
+	$(UV) pip install --quiet --python $(VENV) --no-deps $(EDITABLE)
 
 check: ## format, lint, types, import contracts, stale documents
 	$(BIN)/ruff format --check .
@@ -57,13 +63,20 @@ format: ## let the formatter and the fixable lints have their way
 	$(BIN)/ruff check --fix .
 
 fast: ## the fast lane: offline, no browser, PostgreSQL, Ray, torch or process
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(if $(HOUSE),packages/$(HOUSE))
 
-test: test-parallel test-timing ## all tests but the studies; core, stats and metrics must be covered to the last line
+test: test-parallel test-timing ## all tests but the studies; values, stats and metrics must be covered to the last line
 
 test-parallel:
-	$(PYTEST) $(COUNTED:%=tests/%) $(COUNTED:%=--cov=eclose.%) --cov-report=term:skip-covered --cov-fail-under=100
-	$(PYTEST) $(COUNTED:%=--ignore=tests/%) --durations=25
+ifneq ($(filter eclose,$(CHOSEN)),)
+	$(PYTEST) $(COUNTED:%=packages/eclose/tests/%) $(COUNTED:%=--cov=eclose.%) \
+		--cov-report=term:skip-covered --cov-fail-under=100
+endif
+	@set -e; for house in $(CHOSEN); do echo "== $$house"; \
+		$(PYTEST) packages/$$house $(COUNTED:%=--ignore=packages/eclose/tests/%) --durations=10; done
+ifeq ($(HOUSE),)
+	$(PYTEST) studies/tests tests --durations=10
+endif
 
 test-timing:
 	$(BIN)/python -m pytest -m timing $(TIMED)
@@ -80,13 +93,13 @@ breakings: ## single-line changes of the package that a test must catch, tried o
 train-versions: ## training on two processes, on the lowest and the newest Transformers
 	@set -e; for version in ==5.19.0 ''; do \
 		rm -rf build/transformers; $(UV) pip install --quiet --no-deps --target build/transformers "transformers$$version"; \
-		PYTHONPATH=build/transformers $(BIN)/python -m pytest -m '' -p no:cacheprovider tests/training/test_distributed.py; done
+		PYTHONPATH=build/transformers $(BIN)/python -m pytest -m '' -p no:cacheprovider packages/eclose-train/tests/training/test_distributed.py; done
 
 figures: ## every performance claim, measured now; fails where one does not hold
-	@set -e; for script in $(filter-out perf/result.py,$(wildcard perf/*.py)); do echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in $(filter-out studies/perf/result.py,$(wildcard studies/perf/*.py)); do echo "== $$script"; $(BIN)/python $$script; done
 
 campaigns: ## every study: kills, simulations, coverage, learning, disclosure; takes hours
-	@set -e; for script in campaigns/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in studies/campaigns/*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
 docs: ## regenerate what is generated
 	$(BIN)/python scripts/docs/build.py
@@ -116,13 +129,15 @@ dist: $(OWN_UV) ## the source distribution, the wheel and the bill of materials 
 	rm -rf dist $(RELEASE_VENV) $(WHEEL_VENV)
 	$(NEW_VENV) $(RELEASE_VENV)
 	$(PINNED) --python $(RELEASE_VENV) -r requirements/release.lock
-	$(RELEASE_VENV)/bin/python -m build --no-isolation --outdir dist .
+	for house in $(HOUSES); do $(RELEASE_VENV)/bin/python -m build --no-isolation --outdir dist packages/$$house || exit 1; done
 	$(MAKE) --no-print-directory wheel-venv
 	$(RELEASE_VENV)/bin/cyclonedx-py environment --output-file build/eclose.cdx.json $(WHEEL_VENV)/bin/python
 
+# EXTRA=annotate, and so on, brings another house. The wheels need each other at exactly their version.
 wheel-venv: $(OWN_UV)
 	$(NEW_VENV) $(WHEEL_VENV)
-	$(UV) pip install --quiet --python $(WHEEL_VENV) $(CONSTRAINTS:%=--constraint %) dist/*.whl
+	$(UV) pip install --quiet --python $(WHEEL_VENV) $(CONSTRAINTS:%=--constraint %) --prerelease allow --find-links dist \
+		"eclose$(EXTRA:%=[%]) @ file://$(abspath $(wildcard dist/eclose-[0-9]*.whl))"
 
 install-matrix: ## every extra in a fresh environment, and the lowest versions; needs uv, takes minutes
 	$(BIN)/python scripts/install_matrix.py

@@ -3,7 +3,7 @@
 Put this file beside the configuration and name the plugin there:
 
     plugins: [axolotl_plugin.EClosurePlugin]
-    e_closure_families: dataset          # what eclose.train takes: a file, a folder or a dataset
+    e_closure_families: dataset          # what eclose_train.train takes: a file, a folder or a dataset
     sample_packing: false                # families are packed by the loss
     remove_unused_columns: false
 
@@ -14,12 +14,12 @@ steps from it: set ``max_steps``.
 from axolotl.core.trainers.base import AxolotlTrainer
 from axolotl.integrations.base import BasePlugin
 
-import eclose
-from eclose.store.records.jsonl import unwrap_records
-from eclose.store.runs.family_files import FamilySplit, open_families
+import eclose_train
+from eclose.files.jsonl import unwrap_records
+from eclose_train.families.files import FamilySplit, open_families
 
 
-class EClosureAxolotlTrainer(eclose.EClosureLossMixin, AxolotlTrainer):
+class EClosureAxolotlTrainer(eclose_train.EClosureLossMixin, AxolotlTrainer):
     """axolotl's trainer with the loss on families."""
 
 
@@ -34,4 +34,4 @@ class EClosurePlugin(BasePlugin):
         """Replace the dataset by families, and the collator by the one that renders them."""
         source = open_families(cfg.e_closure_families, FamilySplit.TRAIN)
         trainer.train_dataset = list(unwrap_records(source.scan()))
-        trainer.data_collator = eclose.EClosureCollator(trainer.processing_class, seed=trainer.args.seed)
+        trainer.data_collator = eclose_train.EClosureCollator(trainer.processing_class, seed=trainer.args.seed)

@@ -16,10 +16,10 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import SFTConfig, SFTTrainer
 
-import eclose
+import eclose_train
 
 
-class EClosureSFTTrainer(eclose.EClosureLossMixin, SFTTrainer):
+class EClosureSFTTrainer(eclose_train.EClosureLossMixin, SFTTrainer):
     """TRL's trainer with the loss on families."""
 
 
@@ -36,7 +36,7 @@ def main(dataset: str, model: str, out: str, *settings: str) -> EClosureSFTTrain
             **dict(yaml.safe_load(setting.replace("=", ": ", 1)).popitem() for setting in settings),
         ),
         train_dataset=load_dataset(dataset)["train"],
-        data_collator=eclose.EClosureCollator(tokenizer, method="e_closure", demonstrations=0),
+        data_collator=eclose_train.EClosureCollator(tokenizer, method="e_closure", demonstrations=0),
         processing_class=tokenizer,
         peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
     )

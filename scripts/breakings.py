@@ -85,7 +85,7 @@ def run_test(test: str, lane: str, folder: Path, seconds: float) -> PytestRun:
         # Failing examples of a broken line are no examples of the working tree.
         "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"),
     }
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}", f"tests/{test}"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}", test]
     command += [] if lane == "fast" else ["-m", ""]
     try:
         done = subprocess.run(
@@ -108,10 +108,10 @@ def try_row(row: Breaking, seconds: float) -> Outcome:
     def end(reason: str | None, output: str = "") -> Outcome:
         return Outcome(row, lane, reason, time.monotonic() - begun, output)
 
-    source = ROOT / "src" / "eclose"
-    text = (source / row.file).read_text("utf-8") if (source / row.file).exists() else ""
+    path = ROOT / "packages" / row.file
+    text = path.read_text("utf-8") if path.exists() else ""
     if text.count(row.now) != 1:
-        return end(f"src/eclose/{row.file} holds the text {text.count(row.now)} times: {row.now}")
+        return end(f"packages/{row.file} holds the text {text.count(row.now)} times: {row.now}")
     broken = text.replace(row.now, row.broken)
     try:
         compile(broken, row.file, "exec")
@@ -119,22 +119,23 @@ def try_row(row: Breaking, seconds: float) -> Outcome:
         return end(f"the broken file is no Python: {error}")
     with tempfile.TemporaryDirectory(prefix="breaking-") as name:
         folder = Path(name)
-        shutil.copytree(source, folder / "eclose")
+        source = next(parent for parent in path.parents if parent.parent.name == "src")
+        shutil.copytree(source, folder / source.name)
         unbroken = run_test(row.test, lane, folder, seconds)
         if unbroken.code in (NOT_FOUND, NOTHING_SELECTED):
             lane = "full"
             unbroken = run_test(row.test, lane, folder, seconds)
         if unbroken.code in (NOT_FOUND, NOTHING_SELECTED):
-            return end(f"tests/{row.test} does not exist", unbroken.output)
+            return end(f"{row.test} does not exist", unbroken.output)
         if unbroken.code != 0 or not unbroken.passed:
-            return end(f"tests/{row.test} does not pass on the unchanged package", unbroken.output)
-        (folder / "eclose" / row.file).write_text(broken, "utf-8")
+            return end(f"{row.test} does not pass on the unchanged package", unbroken.output)
+        (folder / path.relative_to(source.parent)).write_text(broken, "utf-8")
         after = run_test(row.test, lane, folder, seconds)
         if after.code == 0:
-            return end(f"tests/{row.test} passes on the broken package", after.output)
+            return end(f"{row.test} passes on the broken package", after.output)
         # A case with an ordinary failure is needed; errors of fixtures beside it do not matter.
         if after.code != FAILED or not any(not NO_PROGRAM.match(failure) for failure in after.failures):
-            return end(f"tests/{row.test} fails for another reason than its assertions", after.output)
+            return end(f"{row.test} fails for another reason than its assertions", after.output)
         return end(None)
 
 

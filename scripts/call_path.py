@@ -18,11 +18,11 @@ import aiohttp
 from typer.testing import CliRunner
 
 import eclose
+from eclose.calls.record_loop import JobRunner
 from eclose.cli.main import app
-from eclose.store.runs.runner import JobRunner
-from eclose.world.demo import write_demo_files
-from eclose.world.roles.request_handlers import build_world_handlers
-from eclose.world.server.app import ModelServerThread
+from eclose_world.demo import write_demo_files
+from eclose_world.roles.request_handlers import build_world_handlers
+from eclose_world.server.app import ModelServerThread
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf
 
-from perf.first_minutes import build_wheel, new_user_environment, run
-from perf.result import print_result
+from studies.perf.first_minutes import build_wheel, new_user_environment, run
+from studies.perf.result import print_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,9 +46,9 @@ CHECKS = {
     "parquet": "eclose data split demo --out parts",
     "postgres": "python -c 'import psycopg; psycopg.pq.version()'",
     "prices": "python -c 'import eclose.calls.prices, genai_prices'",
-    "ray": "python -c 'import eclose.calls.ray.workers, ray'",
-    "train": "python -c 'import eclose.training.run, accelerate, peft'",
-    "world": "python -c 'import eclose.world.server.app, aiohttp'",
+    "ray": "python -c 'import eclose.calls.cluster.workers, ray'",
+    "train": "python -c 'import eclose_train.training.run, accelerate, peft'",
+    "world": "python -c 'import eclose_world.server.app, aiohttp'",
 }
 """A command that works with the extra only, by extra; run where ``eclose demo`` has left its files."""
 NEEDS_TORCH = frozenset({"train"})

@@ -4,18 +4,35 @@ import doctest
 import importlib
 import pkgutil
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 import typer
 
 import eclose
+import eclose_annotate
+import eclose_train
+import eclose_world
 from eclose.cli.main import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+TORCH = (
+    "eclose_train.likelihood",
+    "eclose_train.training",
+    "eclose_train.cli",
+    "eclose_train.experiment",
+    "eclose.calls.local.",
+)
 COMMAND_LINE = re.compile(r"(?:^|`|\$ )(eclose [a-z][^`\n#|]*)", re.MULTILINE)
-MODULES = [name for _, name, _ in pkgutil.walk_packages(eclose.__path__, "eclose.")]
+HOUSES = (eclose, eclose_train, eclose_annotate, eclose_world)
+MODULES = [
+    # To import a module of training is to import torch.
+    pytest.param(name, marks=pytest.mark.torch) if name.startswith(TORCH) else name
+    for house in HOUSES
+    for _, name, _ in pkgutil.walk_packages(house.__path__, f"{house.__name__}.")
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -23,6 +40,13 @@ def test_examples_in_pages(page):
     assert doctest.testfile(str(page), module_relative=False, encoding="utf-8").failed == 0
 
 
+INTERFACE = {
+    *eclose._HOMES,
+    *eclose_train._HOMES,
+    "eclose.diagnosis.stream",
+    "eclose.report.detectors.write",
+}
+"""Modules of functions that users call."""
 HOSTS = {
     "eclose.integrations.inspect": "inspect_ai",
     "eclose.integrations.deepeval": "deepeval",
@@ -38,7 +62,7 @@ def test_examples_in_docstrings(name):
             pytest.importorskip(package)
     module = importlib.import_module(name)
     assert module.__doc__, f"{name} does not say what it is for"
-    if name not in eclose._HOMES:  # examples of the public interface run in test_api.py, beside a server
+    if name not in INTERFACE:  # its examples run in test_api.py, beside a server
         assert doctest.testmod(module).failed == 0
 
 
@@ -52,7 +76,7 @@ def rows():
     text = (ROOT / "docs" / "paper-index.md").read_text("utf-8")
     listed = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| paper")]
     # To look a name of these packages up is to import torch.
-    torch_names = re.compile(r"`(likelihood|training)\.")
+    torch_names = re.compile(r"`eclose_train\.(likelihood|training)\.")
     return [pytest.param(row, marks=pytest.mark.torch) if torch_names.search(row) else row for row in listed]
 
 
@@ -63,9 +87,11 @@ def resolves(pointer):
     if "/" in pointer:
         return (ROOT / pointer).exists()
     parts = pointer.split(".")
+    if parts[0] not in {house.__name__ for house in HOUSES}:
+        parts = ["eclose", *parts]
     for cut in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(["eclose", *parts[:cut]]))
+            found = importlib.import_module(".".join(parts[:cut]))
         except ModuleNotFoundError:
             continue
         for part in parts[cut:]:
@@ -81,14 +107,37 @@ def test_the_paper_index_points_at_what_exists(row):
     assert [pointer for pointer in pointers if not resolves(pointer)] == []
 
 
+def list_requirements(value):
+    """Every requirement of a pyproject.toml, wherever it stands."""
+    tables = [value.get("build-system", {}).get("requires"), value.get("dependency-groups"), value.get("project")]
+    tables.append(value.get("tool", {}).get("hatch", {}).get("metadata"))
+    pending = [table for table in tables if table]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            skipped = (
+                "classifiers",
+                "keywords",
+                "authors",
+                "license-files",
+                "dynamic",
+                "entry-points",
+                "scripts",
+                "urls",
+            )
+            pending += [inner for key, inner in part.items() if key not in skipped and isinstance(inner, dict | list)]
+        else:
+            yield from part
+
+
 def test_the_lock_holds_what_the_project_asks_for():
-    """requirements/dev.in repeats pyproject.toml; neither may drift."""
-    project = (ROOT / "pyproject.toml").read_text("utf-8")
-    extras = "annotate|chat|experiment|figures|inspect|parquet|postgres|prices|ray|train|world"
-    lists = rf"^(?:dependencies|{extras}|dev|requires) = \[(.*?)\]$"
-    sections = re.findall(lists, project, re.MULTILINE | re.DOTALL)
-    names = [name for part in sections for name in re.findall(r'"([][A-Za-z0-9_.<>=-]+)"', part)]
-    asked = {re.split(r"[<>=~!]", name)[0] for name in names}
+    """requirements/dev.in repeats what the houses and the tests ask for; neither may drift."""
+    files = [ROOT / "pyproject.toml", *ROOT.glob("packages/*/pyproject.toml")]
+    names = [name for file in files for name in list_requirements(tomllib.loads(file.read_text("utf-8")))]
+    # Its distributions need each other.
+    asked = {re.split(r"[][<>=~! ]", name)[0] for name in names if not name.startswith("eclose")}
+    asked |= {name for name in names if name == "moto[s3]"}
+    asked.discard("moto")
     listed = [line for line in (ROOT / "requirements" / "dev.in").read_text("utf-8").splitlines() if line[:1] != "#"]
     # torch has a build of its own; what depends on it is locked apart, without dependencies.
     apart = set(
@@ -114,8 +163,7 @@ def test_every_command_has_functions_in_python():
     assert sorted(table) == sorted(commands(typer.main.get_command(app)))
     for command, cell in table.items():
         for pointer in re.findall(r"`([\w.]+)`", cell):
-            name = pointer.removeprefix("eclose.")
-            assert resolves(name) or hasattr(eclose, name.split(".")[0]), (command, pointer)
+            assert resolves(pointer), (command, pointer)
 
 
 def find_command(words):

@@ -34,7 +34,8 @@ weights.name
 
 # %%
 import eclose
-from eclose.world.files import write_world_families
+import eclose_train
+from eclose_world.files import write_world_families
 
 for folder, families, seed in (("train", 8, 1), ("test", 4, 2)):
     write_world_families(Path(folder), families, profile="short-easy", seed=seed)
@@ -43,7 +44,7 @@ for folder, families, seed in (("train", 8, 1), ("test", 4, 2)):
 # A family has three kinds of views. Here is the question of each view with the answer that it supports:
 
 # %%
-from eclose.store.records.jsonl import read_records
+from eclose.files.jsonl import read_records
 
 family = next(read_records(Path("train/families.jsonl"), eclose.Family))
 for view in family.views:
@@ -56,7 +57,7 @@ for view in family.views:
 # forward pass over a tree.
 
 # %%
-result = eclose.train(
+result = eclose_train.train(
     "train/families.jsonl",
     out="adapter",
     model=str(weights),
@@ -83,10 +84,10 @@ result.counts
 # their input does, with and without the adapter. S is evidence to step, T question to trace, C trace to answer.
 
 # %%
-settings = eclose.SwitchSettings(
+settings = eclose_train.SwitchSettings(
     model=str(weights), adapters=[result.adapter], backbone=True, demonstrations=0, dtype="float32", device="cpu"
 )
-test = eclose.switch_test("test/families.jsonl", settings=settings)
+test = eclose_train.switch_test("test/families.jsonl", settings=settings)
 systems = {row.system.split("/")[0]: row for row in test.rates if row.benchmark is None}
 for name, row in systems.items():
     for edge, rates in row.edges.items():

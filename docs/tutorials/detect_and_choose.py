@@ -19,10 +19,11 @@
 from pathlib import Path
 
 import eclose
-from eclose.world.files import write_world_families, write_world_questions
+import eclose_train
+from eclose_world.files import write_world_families, write_world_questions
 
 write_world_families(Path("families"), 150, profile="confusable-short", seed=1)
-trained = eclose.train_verifier("families/families.jsonl", "verifier")
+trained = eclose_train.train_verifier("families/families.jsonl", "verifier")
 for head in trained.verifier.heads:
     print(head)
 
@@ -36,7 +37,7 @@ for head in trained.verifier.heads:
 # the reliable ones. Your labels may come from people or from a validated judge; here they are the planted truth.
 
 # %%
-from eclose.detection.calibration import calibrate_run
+from eclose.detectors.calibrate import calibrate_run
 
 failures = {"path_deviation": 0.15, "incomplete_reasoning": 0.1, "answer_decoupling": 0.15}
 write_world_questions(Path("labelled"), 400, profile="confusable-short", seed=2, failures=failures)
@@ -50,7 +51,7 @@ calibrations = calibrate_run([Path("labelled")], verdicts=Path("labelled/planted
 # Evaluate it on other responses than those of the calibration:
 
 # %%
-from eclose.diagnosis.report.detectors.write import write_detector_evaluation
+from eclose.report.detectors.write import write_detector_evaluation
 
 write_world_questions(Path("test"), 400, profile="confusable-short", seed=3, failures=failures)
 eclose.detect("test", detector="verifier", verifier="verifier")
@@ -124,7 +125,7 @@ Path("samples/sound/instances.jsonl").rename("samples/instances.jsonl")
 len(samples)
 
 # %%
-from eclose.detection.choice import ChoiceSettings, ChoiceStrategy, choose_run
+from eclose.detectors.select_answer import ChoiceSettings, ChoiceStrategy, choose_run
 
 eclose.detect("samples", detector="verifier", verifier="verifier")
 scores = Path("samples/scores-verifier.jsonl")

@@ -18,7 +18,7 @@
 import json
 from pathlib import Path
 
-from eclose.world.files import write_world_questions
+from eclose_world.files import write_world_questions
 
 failures = {"path_deviation": 0.08, "incomplete_reasoning": 0.06, "answer_decoupling": 0.08, "L1": 0.1}
 write_world_questions(Path("world"), 100, profile="2wiki", seed=7, failures=failures)
@@ -66,8 +66,8 @@ with open("traces.jsonl", "w") as file:
 
 # %%
 import eclose
-from eclose.world.roles.request_handlers import build_world_handlers
-from eclose.world.server.app import ModelServerThread
+from eclose_world.roles.request_handlers import build_world_handlers
+from eclose_world.server.app import ModelServerThread
 
 with ModelServerThread(build_world_handlers(judge_noise=0.02)) as server:
     free = eclose.CallSettings(unpriced=True)

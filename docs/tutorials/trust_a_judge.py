@@ -32,7 +32,7 @@ sorted(path.name for path in Path("demo").glob("*.jsonl"))
 # ## Compare the judge with people
 
 # %%
-from eclose.judging.validate_judges import validate_judges
+from eclose.judging.validate import validate_judges
 
 result = validate_judges(Path("demo"), Path("demo/people.jsonl"))
 for label, row in result.validation.overall.rows.items():
@@ -53,7 +53,7 @@ for label, row in result.validation.overall.rows.items():
 
 # %%
 import eclose
-from eclose.diagnosis.verdict_metrics import compute_rates_of_verdicts
+from eclose.report.verdict_metrics import compute_rates_of_verdicts
 
 rates = eclose.diagnose("demo").rates
 truth = compute_rates_of_verdicts(Path("demo/planted.jsonl")).overall.estimates

@@ -1,4 +1,7 @@
-"""Pages of the Python reference: every exported name once, rendered from its docstring when the site is built."""
+"""Pages of the Python reference: every exported name once, rendered from its docstring when the site is built.
+
+Names of ``eclose_train`` are those that ``eclose`` lacks.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pages import DOCS
 
 import eclose
+import eclose_train
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,40 +24,51 @@ class ApiPage(NamedTuple):
     title: str
     introduction: str
     names: str
+    elsewhere: str = ""
+    """Names of modules, which the packages do not export."""
 
 
 PAGES = {
     "evaluate": ApiPage(
         "Evaluate",
         "Judge responses, read the results, hold them against limits, and send them on.",
-        """evaluate aevaluate judge ajudge show_judgment diagnose compare gate assert_reliable export
-        generate agenerate split_run Results RunResult Rates MetricRate Comparison BaseComparison GateResult
-        ExportResult JudgmentTrail TraceGroup""",
+        """evaluate aevaluate judge ajudge show_judgment diagnose compare gate assert_reliable export generate agenerate
+        Results RunResult Rates GateResult ExportResult JudgmentTrail""",
+        """eclose.diagnosis.stream.split_run eclose.api.results.MetricRate eclose.report.context.BaseComparison
+        eclose.values.verdict.TraceGroup""",
     ),
     "detect": ApiPage(
         "Detect",
         "Score responses without a reference answer, and compare detectors with verdicts.",
-        "detect adetect write_detector_report train_verifier TrainedVerifier",
+        "detect adetect train_verifier TrainedVerifier",
+        "eclose.report.detectors.write.write_detector_report",
     ),
     "train": ApiPage(
         "Construct and train",
-        "Build counterfactual families, train and select an adapter, and test what it prefers.",
-        """construct aconstruct check_family train select switch_test TrainingResult Selection SwitchResult
-        EClosureCollator EClosureLoss EClosureLossMixin""",
+        "Build counterfactual families, train and select an adapter, and test what it prefers (`eclose[train]`).",
+        """construct aconstruct train select switch_test TrainingResult Selection SwitchResult EClosureCollator
+        EClosureLoss EClosureLossMixin Comparison""",
+        "eclose.values.family_rules.check_family",
     ),
     "settings": ApiPage(
         "Settings",
         "Values that the functions take where the defaults do not fit.",
-        """CallSettings JudgeSettings GenerateSettings BatchSettings CaseSelection RunOptions ImportSettings
-        RecordLayout TraceMode SourceLabels ReportFormat ChatDetectorSettings LocalDetectorSettings StudySettings
-        ConstructSettings SwitchSettings RaySettings""",
+        """CallSettings JudgeSettings GenerateSettings RunOptions ImportSettings ChatDetectorSettings
+        LocalDetectorSettings ConstructSettings SwitchSettings""",
+        """eclose.calls.batches.run.BatchSettings eclose.calls.cluster.workers.RaySettings
+        eclose.readers.spans.selection.CaseSelection eclose.readers.layouts.RecordLayout
+        eclose.readers.import_settings.TraceMode eclose.generation.SourceLabels
+        eclose.report.formats.file_formats.ReportFormat eclose.detectors.study_statistics.StudySettings""",
     ),
     "records": ApiPage(
         "Records",
         "Questions, responses, judgments and families. All are immutable, and each has a file format.",
-        """Instance Passage Response Trace Step Judgment StepJudgment Verdict SettledVerdict FailureClass LocalFailure
-        Ineligibility Family View ViewKind Edge Direction EvidenceEdit QuestionEdit resolve parse_response
-        parse_completion parse_agent_log match_answer match_any_answer normalize_answer""",
+        """Instance Passage Response Trace Step Judgment Verdict FailureClass Family Edge Direction resolve
+        parse_response parse_completion parse_agent_log""",
+        """eclose.values.judgment.StepJudgment eclose.values.judgment.LocalFailure eclose.values.judgment.Ineligibility
+        eclose.values.verdict.SettledVerdict eclose.values.family.View eclose.values.family.ViewKind
+        eclose.values.family.EvidenceEdit eclose.values.family.QuestionEdit eclose.values.answers.match_answer
+        eclose.values.answers.match_any_answer eclose.values.answers.normalize_answer""",
     ),
     "errors": ApiPage(
         "Errors",
@@ -65,14 +80,15 @@ PAGES = {
 
 def make_pages() -> dict[Path, str]:
     """Return the pages; exit where a name is on none or on several."""
+    exported = {*eclose.__all__, *eclose_train.__all__}
     listed = [name for page in PAGES.values() for name in page.names.split()]
-    wrong = sorted({name for name in {*listed, *eclose.__all__} if listed.count(name) != (name in eclose.__all__)})
+    wrong = sorted({name for name in {*listed, *exported} if listed.count(name) != (name in exported)})
     if wrong:
         raise SystemExit(f"scripts/docs/api_pages.py must list each exported name once: {', '.join(wrong)}.")
     return {FOLDER / f"{stem}.md": _format_page(page) for stem, page in PAGES.items()}
 
 
 def _format_page(page: ApiPage) -> str:
-    parts = [f"# {page.title}\n", f"{page.introduction}\n"]
-    parts += [f"::: eclose.{name}\n" for name in page.names.split()]
-    return "\n".join(parts)
+    homes = dict.fromkeys(eclose_train.__all__, "eclose_train") | dict.fromkeys(eclose.__all__, "eclose")
+    names = [f"{homes[name]}.{name}" for name in page.names.split()] + page.elsewhere.split()
+    return "\n".join([f"# {page.title}\n", f"{page.introduction}\n", *(f"::: {name}\n" for name in names)])

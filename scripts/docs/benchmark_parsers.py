@@ -49,7 +49,7 @@ JUDGED_SETS = {
     ),
     "roscoe": "those of DROP and GSM8K; not in this repository",
 }
-"""Sets of ``campaigns/judge_real.py`` and the licences of their texts. Parts of a set are in the record alone."""
+"""Sets of ``judge_real.py`` and the licences of their texts. Parts of a set are in the record alone."""
 QA_LICENCES = {
     "HotpotQA": "CC BY-SA 4.0",
     "MuSiQue": "CC BY 4.0",
@@ -179,7 +179,7 @@ def _parse_group_table(record: Record) -> dict[str, list[BenchmarkMetric]]:
 
 
 def parse_judged_sets(record: Record) -> Iterator[BenchmarkRow]:
-    """Yield a row for each set that a judge of ``campaigns/judge_real.py`` was validated on."""
+    """Yield a row for each set that a judge of ``studies/campaigns/judge_real.py`` was validated on."""
     cell = r"(\S+ \[[^\]]*\])"
     labels = re.compile(rf"(\w+)\s+(\d+) of (\d+)\s+{cell}\s+{cell}\s.*")
     for start, line in enumerate(record.lines):
@@ -254,7 +254,7 @@ def _make_world_row(
 
 
 def parse_trained_models(record: Record) -> Iterator[BenchmarkRow]:
-    """Yield a row for each objective that a small model was trained with, from ``campaigns/learning.py``."""
+    """Yield a row for each objective that a small model was trained with, from ``studies/campaigns/learning.py``."""
     for line in record.lines:
         cells = line.cells
         match = re.search(r"--profile (\S+)", line.command)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from benchmark_rows import BenchmarkMetric, BenchmarkRow
 
 TEMPLATE = Path(__file__).with_name("benchmark_template.md")
-NOTICES = "https://github.com/eclose/eclose/blob/main/campaigns"
+NOTICES = "https://github.com/eclose/eclose/blob/main/studies/campaigns"
 DESCRIPTIONS = {
     "confusable-short": "planted failures with the form of reliable responses, few passages",
     "confusable-long": "the same with many passages and more hops",

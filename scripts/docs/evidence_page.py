@@ -52,7 +52,7 @@ The [paper index](paper-index.md) lists each formula, protocol and table of the 
 it.
 """
 _RECORDED = re.compile(r"# recorded: (\d{4}-\d\d-\d\d) in commit ([0-9a-f]{8})\b")
-_SCRIPT = re.compile(r"python3? ((?:campaigns|perf|scripts)/\w+\.py)")
+_SCRIPT = re.compile(r"python3? ((?:studies/campaigns|studies/perf|scripts)/\w+\.py)")
 
 
 @dataclass(frozen=True, kw_only=True)

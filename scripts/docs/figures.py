@@ -26,14 +26,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for the helpers of perf
 
 import token_tree_figure as tree_figure
 from pages import DOCS
-from perf.tree_cost import packaged_weights
 from PIL import Image
 from playwright.sync_api import sync_playwright
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from eclose.models.load_weights import load_tokenizer
+from eclose.calls.local.weights import load_tokenizer
+from studies.perf.tree_cost import packaged_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,7 +9,7 @@ from pages import DOCS, ROOT
 
 sys.path.insert(0, str(ROOT))  # for the campaigns
 
-from campaigns.miniature_study.page import format_page
+from studies.campaigns.miniature_study.page import format_page
 
 if TYPE_CHECKING:
     from pathlib import Path

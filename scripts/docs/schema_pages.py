@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pages import DOCS
 from pydantic import TypeAdapter
 
-from eclose.annotation.annotation_records import Annotation, ScreeningAnnotation
-from eclose.core.family import Family
-from eclose.core.instance import Instance
-from eclose.core.judgment import Judgment, QuestionScreening
-from eclose.core.response import Response
-from eclose.core.verdict import SettledVerdict
-from eclose.detection.calibration import DetectorCalibration
-from eclose.detection.choice import ResponseChoice
-from eclose.detection.scores import DetectorScore
-from eclose.experiments.plan import Plan
+from eclose.detectors.calibrate import DetectorCalibration
+from eclose.detectors.scores import DetectorScore
+from eclose.detectors.select_answer import ResponseChoice
+from eclose.files.manifest import Manifest
 from eclose.judging.validation_file import ValidationRecord
-from eclose.store.runs.manifest import Manifest
-from eclose.training.switch_test import FamilySwitchScores
+from eclose.values.family import Family
+from eclose.values.instance import Instance
+from eclose.values.judgment import Judgment, QuestionScreening
+from eclose.values.response import Response
+from eclose.values.verdict import SettledVerdict
+from eclose_annotate.annotations import Annotation, ScreeningAnnotation
+from eclose_train.experiment.plan import Plan
+from eclose_train.training.switch_test import FamilySwitchScores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pages import DOCS
 
-from eclose.training.config import EClosureConfig
-from eclose.training.recipe import MODEL_HELP, TrainedModelSettings
+from eclose_train.training.config import EClosureConfig
+from eclose_train.training.recipe import MODEL_HELP, TrainedModelSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclose.core.preference_comparisons import Edge
-from eclose.likelihood.family_scores import FamilyScores
-from eclose.likelihood.prefix_tree import ROOT, PrefixTree
-from eclose.likelihood.render import TokenPathRenderer
-from eclose.likelihood.spans import TokenPart
-from eclose.world.make.families import make_world_families
+from eclose_train.families.comparisons import Edge
+from eclose_train.likelihood.family_scores import FamilyScores
+from eclose_train.likelihood.prefix_tree import ROOT, PrefixTree
+from eclose_train.likelihood.render import TokenPathRenderer
+from eclose_train.likelihood.spans import TokenPart
+from eclose_world.make.families import make_world_families
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from eclose.likelihood.spans import SpanScore
+    from eclose_train.likelihood.spans import SpanScore
 
 PROFILE, SEED = "short-easy", 42
 BOX_HEIGHT, ROW_HEIGHT, GAP = 34, 44, 26

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from pages import DOCS
 
-from eclose.core.judgment import LocalFailure
-from eclose.core.verdict import FailureClass
-from eclose.world.faulty.broken_responses import FailureImpact, FailurePlan, break_response
-from eclose.world.faulty.matched_responses import break_matched_response
-from eclose.world.make.confusable_shapes import CONFUSABLE_BENCHMARK_PROFILES
-from eclose.world.make.instances import WorldItem, make_world_item
+from eclose.values.judgment import LocalFailure
+from eclose.values.verdict import FailureClass
+from eclose_world.faulty.broken_responses import FailureImpact, FailurePlan, break_response
+from eclose_world.faulty.matched_responses import break_matched_response
+from eclose_world.make.confusable_shapes import CONFUSABLE_BENCHMARK_PROFILES
+from eclose_world.make.instances import WorldItem, make_world_item
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.diagnosis.report.test_first_screen import asked
-from tests.diagnosis.test_comment import written
+
+from tests.report.test_gate_comment import written
+from tests.report.test_overview import asked
 
 pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[2] / ".github" / "actions" / "reliability"

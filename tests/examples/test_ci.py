@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import typer.main
 import yaml
-from tests.test_testing import cases, written
 
 from eclose.cli.main import app
+from tests.test_testing import cases, written
 
 pytest_plugins = ["pytester"]
 FOLDER = Path(__file__).parents[2] / "examples" / "ci"

@@ -19,7 +19,7 @@ from benchmark_tables import format_page
 
 DETECTOR_RECORD = """\
 # A remark.
-$ python campaigns/detect_verifier.py --test
+$ python studies/campaigns/detect_verifier.py --test
 
 ## confusable-short, all features
 n = 3000; flagged at the calibrated threshold: reliable 6.2 [4.3, 8.2]
@@ -31,7 +31,7 @@ cross-fitted over questions: gap 87.3 [82.2, 89.6]; reliable 4.8 [4.5, 5.8]
 | word overlap | 0.660 [0.640, 0.679] | 0.0 [0.0, 0.0] | 0.553 [0.530, 0.576] | - | 0.726 [0.704, 0.747] | - |
 """
 JUDGE_RECORD = """\
-$ python campaigns/judge_real.py --base-url URL \\
+$ python studies/campaigns/judge_real.py --base-url URL \\
     --per-set 60
 # hardware: one GPU
 127.0.0.1/a-model on roscoe: 60 responses, in percent
@@ -111,7 +111,7 @@ def test_a_table_of_detectors_is_parsed(rows):
 def test_labels_of_a_judge_are_parsed_with_their_numbers(tmp_path):
     (row,) = parse_judged_sets(read_record(write_record(tmp_path, "judge_real-mine.txt", JUDGE_RECORD)))
     assert (row.system, row.dataset, row.n, row.hardware) == ("a-model", "ROSCOE", 60, "one GPU")
-    assert row.command == "python campaigns/judge_real.py --base-url URL --per-set 60"
+    assert row.command == "python studies/campaigns/judge_real.py --base-url URL --per-set 60"
     assert value_of(row, "balanced accuracy, K") == (48.1, 37.5, 55.0)
     assert value_of(row, "balanced accuracy, L") == (None, None, None)
     assert {metric.n for metric in row.metrics} == {0, 39}
@@ -180,4 +180,4 @@ def test_the_page_prints_values_as_the_record_does(rows):
     page = format_page(rows)
     assert "| linear@27ccb00aa671, all features | 0.959 [0.950, 0.968] | 87.6 [82.4, 89.7] |" in page
     assert "| *word overlap* | 0.660 [0.640, 0.679] | 0.0 [0.0, 0.0] |" in page
-    assert "n = 3,000. `python campaigns/detect_verifier.py --test`" in page
+    assert "n = 3,000. `python studies/campaigns/detect_verifier.py --test`" in page

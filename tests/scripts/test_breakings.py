@@ -6,9 +6,9 @@ import ast
 from dataclasses import replace
 
 import pytest
-from scripts.breakings import ROOT, PytestRun, read_rows, try_row
 
 from scripts import breakings
+from scripts.breakings import ROOT, PytestRun, read_rows, try_row
 
 ROW = read_rows()[0]
 PASSED = PytestRun(0, 2, (), 0, "2 passed")
@@ -18,18 +18,18 @@ MISSING = PytestRun(4, 0, (), 0, "ERROR: not found")
 
 @pytest.mark.parametrize("row", read_rows(), ids=lambda row: row.id)
 def test_row_names_text_that_its_file_holds_once_and_a_test_that_exists(row):
-    assert (ROOT / "src" / "eclose" / row.file).read_text("utf-8").count(row.now) == 1
+    assert (ROOT / "packages" / row.file).read_text("utf-8").count(row.now) == 1
     path, _, function = row.test.partition("::")
-    tree = ast.parse((ROOT / "tests" / path).read_text("utf-8"))
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
     assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 @pytest.fixture(autouse=True)
 def one_file(monkeypatch, tmp_path):
     """A package of the row's file alone: a copy of the rest would take longer than everything else here."""
-    copy = tmp_path / "src" / "eclose" / ROW.file
+    copy = tmp_path / "packages" / ROW.file
     copy.parent.mkdir(parents=True)
-    copy.write_text((ROOT / "src" / "eclose" / ROW.file).read_text("utf-8"), "utf-8")
+    copy.write_text((ROOT / "packages" / ROW.file).read_text("utf-8"), "utf-8")
     monkeypatch.setattr(breakings, "ROOT", tmp_path)
 
 
@@ -38,7 +38,7 @@ def play(monkeypatch, *runs):
     seen, results = [], iter(runs)
 
     def run_test(test, lane, folder, seconds):
-        seen.append((lane, (folder / "eclose" / ROW.file).read_text("utf-8")))
+        seen.append((lane, (folder / ROW.file.partition("/src/")[2]).read_text("utf-8")))
         return next(results)
 
     monkeypatch.setattr(breakings, "run_test", run_test)
@@ -48,7 +48,7 @@ def play(monkeypatch, *runs):
 def test_row_is_caught_when_its_test_passes_before_and_fails_after_the_change(monkeypatch):
     seen = play(monkeypatch, PASSED, FAILED)
     assert try_row(ROW, 1).reason is None
-    source = (ROOT / "src" / "eclose" / ROW.file).read_text("utf-8")
+    source = (ROOT / "packages" / ROW.file).read_text("utf-8")
     assert seen == [("fast", source), ("fast", source.replace(ROW.now, ROW.broken))]
 
 

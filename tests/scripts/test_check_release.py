@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from scripts.check_release import find_disagreements
 
 FILES = {

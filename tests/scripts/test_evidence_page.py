@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from campaigns.detection_claims import list_natural_claims, list_verifier_claims
+
+from studies.campaigns.detection_claims import list_natural_claims, list_verifier_claims
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "docs"))
@@ -15,7 +16,7 @@ from evidence_page import RECORDS, find_problems, make_pages, read_all_claims, r
 
 RESULT = '{"name": "speed", "value": 2, "unit": "x", "goal": ">= 1", "holds": true}\n'
 DATED = "# recorded: 2026-11-15 in commit 0123abcd\n"
-COMMAND = "$ python perf/admission.py --families 3\n"
+COMMAND = "$ python studies/perf/admission.py --families 3\n"
 
 
 def read(tmp_path, text):
@@ -34,7 +35,7 @@ def test_a_claim_takes_day_and_commit_from_its_line_or_from_the_line_above_the_c
     older, own = read(tmp_path, DATED + COMMAND + RESULT + newer)
     assert (older.date, older.commit) == ("2026-11-15", "0123abcd")
     assert (own.date, own.commit) == ("2026-11-19", "abcdef12")
-    assert older.command == "python perf/admission.py --families 3"
+    assert older.command == "python studies/perf/admission.py --families 3"
     assert older.problem is own.problem is None
 
 

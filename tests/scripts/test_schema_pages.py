@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from eclose.store.records.jsonl import write_records
-from eclose.world.demo import write_demo_files
-from eclose.world.make.families import make_world_families
+from eclose.files.jsonl import write_records
+from eclose_world.demo import write_demo_files
+from eclose_world.make.families import make_world_families
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 SCHEMAS = REFERENCE / "schemas"
@@ -58,7 +58,7 @@ def test_families_are_valid(tmp_path):
 @pytest.mark.parametrize("name", ["miniature", "paper"])
 def test_plans_are_valid(name):
     yaml = pytest.importorskip("yaml")
-    plan = REFERENCE.parents[1] / "recipes" / "experiment" / f"{name}.yaml"
+    plan = REFERENCE.parents[1] / "packages" / "eclose-train" / "recipes" / "experiment" / f"{name}.yaml"
     validator("plan").validate(yaml.safe_load(plan.read_text("utf-8")))
 
 

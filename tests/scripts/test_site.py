@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from tests.paper.printed import cell
 
 ROOT = Path(__file__).parents[2]

@@ -1,0 +1,1 @@
+"""The annotation protocol: a server for people, its records and results."""

@@ -1,0 +1,1 @@
+"""Assignment of responses to people, balanced and in a seeded order."""

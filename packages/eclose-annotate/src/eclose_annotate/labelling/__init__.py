@@ -1,0 +1,1 @@
+"""Labelling by one person, without accounts."""

@@ -1,0 +1,1 @@
+"""Accounts, passwords and sessions of a project."""

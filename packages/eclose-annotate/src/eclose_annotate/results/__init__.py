@@ -1,0 +1,1 @@
+"""Results of a project: agreement, settled labels, exported files."""

@@ -1,0 +1,1 @@
+"""The annotation server and its pages."""

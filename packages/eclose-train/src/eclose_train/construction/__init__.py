@@ -1,0 +1,1 @@
+"""Construction of counterfactual families by models, stage by stage."""

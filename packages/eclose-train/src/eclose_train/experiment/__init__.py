@@ -1,0 +1,1 @@
+"""Studies over backbones, methods and seeds, from one plan."""

@@ -1,0 +1,1 @@
+"""The files in which the report of a study is written."""

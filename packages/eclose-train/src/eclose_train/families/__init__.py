@@ -1,0 +1,1 @@
+"""Counterfactual families: edits, comparisons, files, pages, publishing."""

@@ -1,0 +1,1 @@
+"""E-Closure training, selection of checkpoints and the switch test."""

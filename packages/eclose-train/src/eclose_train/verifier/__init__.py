@@ -1,0 +1,1 @@
+"""Verifiers of dependencies: detectors learned from families."""

@@ -1,0 +1,1 @@
+"""Responses, families and sources with a known fault."""

@@ -1,0 +1,1 @@
+"""Questions, passages, responses and families of the world."""

@@ -1,0 +1,1 @@
+"""Exact judgments, decided from the text."""

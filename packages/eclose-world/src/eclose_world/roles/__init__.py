@@ -1,0 +1,1 @@
+"""Roles that models play, answered by the oracle."""

@@ -1,0 +1,1 @@
+"""A model server that plays the roles, with faults on demand."""

@@ -1,0 +1,1 @@
+"""The verbs as functions: judge, generate, detect, diagnose, compare, gate."""

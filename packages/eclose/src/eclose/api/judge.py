@@ -1,0 +1,227 @@
+"""Verbs that judge: responses and their diagnosis, and one response."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from eclose.api.resolve import add_budget, resolve
+from eclose.api.results import Results, diagnose
+from eclose.calls.sync import also_sync, coroutine_of
+from eclose.errors import RecordError, SettingError, UserError
+from eclose.files.jsonl import parse_dataclass, read_records, scan_records, write_records
+from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
+from eclose.files.tables import Rows, ensure_data_file
+from eclose.judging.inputs import find_judge_inputs
+from eclose.judging.run import judge_responses
+from eclose.readers.layouts import RecordLayout
+from eclose.readers.rag_rows import convert_tool_record
+from eclose.report.wording import describe_long_passages, describe_missing_traces
+from eclose.values.instance import Instance
+from eclose.values.judgment import Judgment
+from eclose.values.parse_trace import add_observation_passages, parse_agent_log
+from eclose.values.response import Response
+
+if TYPE_CHECKING:
+    from eclose.calls.client import CallSettings
+    from eclose.calls.http.endpoint import ServerAddress
+    from eclose.calls.resolve import ModelRef
+    from eclose.calls.run import RunOptions
+    from eclose.judging.inputs import JudgeInputFiles
+    from eclose.judging.settings import JudgeSettings
+    from eclose.readers.import_settings import ImportSettings
+    from eclose.readers.response_tasks import ResponseFilter
+
+
+@also_sync
+async def evaluate(
+    data: Path | str | Rows,
+    *,
+    judge: str | ModelRef,
+    questions: Path | str | None = None,
+    out: Path | str | None = None,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    layout: RecordLayout = RecordLayout.AUTO,
+    imported: ImportSettings | None = None,
+    options: RunOptions | None = None,
+    only: ResponseFilter | None = None,
+) -> Results:
+    """Judge responses with a model and diagnose them: which are unreliable, how often, and why.
+
+    ``aevaluate`` is the coroutine.
+
+    Args:
+        data: Responses with their questions and passages: a list of dicts, a pandas or Polars data frame, an Arrow
+            table, a Hugging Face dataset, a file in any known layout, or the folder of a run.
+        judge: Model that judges: ``provider/model``, a base URL, a folder of weights, ``vllm:NAME``, or
+            ``inspect/PROVIDER/MODEL``.
+        questions: File of the questions, where they are not in ``data``.
+        out: Folder of the run. The same call with the same folder continues it, and no call is paid for twice.
+            By default the folder of ``data``; for rows and for files elsewhere a temporary one, so nothing is kept.
+        settings: How responses are judged.
+        calls: Concurrency, rate limits, deadlines and prices of the calls.
+        budget: The most that the run may cost, in the currency of the prices.
+        base_url: Address of an OpenAI-compatible server.
+        layout: Layout of ``data``; found out by default.
+        imported: How a file of another tool is read: field paths, names that it leaves out, and whether prose is
+            split into steps.
+        options: Ledger, retry, replay and force, as the options of ``eclose judge``.
+        only: Choice of the responses to judge, such as one band of a calibrated detector by
+            ``eclose.detectors.bands.build_band_filter``; all by default. The rates then describe these alone.
+
+    Returns:
+        Rates with intervals, one row a response, and the report.
+
+    Raises:
+        UserError: The data cannot be read, or the judge cannot be reached.
+        SettingError: A setting is wrong or missing.
+
+    Examples:
+        >>> free = eclose.CallSettings(unpriced=True)
+        >>> results = eclose.evaluate("run", judge=server, calls=free)
+        >>> len(results), sorted(results.rates)[:3]
+        (60, ['A', 'Acc', 'C'])
+    """
+    with TemporaryDirectory(prefix="eclose-") as scratch:
+        # The scratch folder is made in any case and used only where nothing is to be kept.
+        folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
+        force = options is not None and options.force
+        path = ensure_data_file(data, folder, force=force)
+        questions = None if questions is None else Path(questions)
+        sources = find_judge_inputs(path, folder, questions, layout, imported, force=force)
+        for sentence in describe_judge_inputs(sources):
+            warnings.warn(sentence, stacklevel=2)
+        model = resolve(judge, base_url, keyless=options is not None and options.replay)
+        await judge_responses(sources, model, folder, settings, add_budget(calls, budget), options, only=only)
+        results = diagnose(folder)
+    # A result must not name a folder that no longer exists.
+    return results if out is not None or folder != Path(scratch) else replace(results, folder=None)
+
+
+aevaluate = coroutine_of(evaluate)
+"""Coroutine of ``evaluate``."""
+
+
+def describe_judge_inputs(sources: JudgeInputFiles) -> tuple[str, ...]:
+    """Return what to know before a judge is paid: responses without a trace, and long passages."""
+    responses = (record.value for record in scan_records(sources.responses, Response))
+    traces = [bool(response.trace.steps) for response in responses if response is not None]
+    questions = (record.value for record in scan_records(sources.instances, Instance))
+    lengths = [sum(len(passage.text) for passage in question.evidence) for question in questions if question]
+    # Four characters a token: to a tenth, in English.
+    tokens = sum(lengths) / max(len(lengths), 1) / 4
+    return describe_missing_traces(traces.count(False), len(traces)) + describe_long_passages(tokens)
+
+
+def _folder_of(data: Path | str | Rows) -> Path | None:
+    return Path(data) if isinstance(data, str | Path) and Path(data).is_dir() else None
+
+
+@also_sync
+async def judge(
+    instance: Instance | Mapping[str, Any],
+    response: Response | Mapping[str, Any] | Sequence[Mapping[str, Any]] | str,
+    *,
+    judge: str | ModelRef,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+) -> Judgment:
+    """Judge one response to one question.
+
+    ``ajudge`` is the coroutine.
+
+    Args:
+        instance: The question with its passages and, where there is one, its reference answer.
+        response: A response or its fields, the text of a completion in any layout that ``evaluate`` reads, or the
+            messages of a conversation, whose tool results become passages.
+        judge: Model that judges, by name or as ``eclose.resolve`` returns it.
+        settings: How the response is judged.
+        calls: Concurrency, rate limits, deadlines and prices of the calls.
+        budget: The most that the calls may cost, in the currency of the prices.
+        base_url: Address of an OpenAI-compatible server.
+
+    Returns:
+        A label for each step and for each criterion, with reasons; None where the judge gave no usable reply.
+
+    Raises:
+        RecordError: The question or the response lacks a field.
+        SettingError: One of them is of another kind, such as a question without its passages.
+        UserError: The judge cannot be reached.
+
+    Examples:
+        >>> case = eclose.diagnose("demo").cases[0]
+        >>> free = eclose.CallSettings(unpriced=True)
+        >>> eclose.judge(case.instance, case.response, judge=server, calls=free).response_id == case.response.id
+        True
+    """
+    question, answered = _read_case(instance, response)
+    with TemporaryDirectory(prefix="eclose-") as scratch:
+        folder = Path(scratch)
+        # As a run over files: one response is judged, limited and accounted for like a million.
+        write_records(folder / INSTANCES_FILE, [question])
+        write_records(folder / RESPONSES_FILE, [answered])
+        sources = find_judge_inputs(folder, folder)
+        result = await judge_responses(sources, resolve(judge, base_url), folder, settings, add_budget(calls, budget))
+        judgments = list(read_records(folder / JUDGMENTS_FILE, Judgment))
+        if not judgments:
+            # The response was set aside; the run's folder, which has the reason, is about to be removed.
+            failure = json.loads(result.stage.quarantine_path.read_bytes())
+            raise UserError(f"not judged: {failure.get('problem') or failure}")
+    return judgments[0]
+
+
+ajudge = coroutine_of(judge)
+"""Coroutine of ``judge``."""
+
+
+def _read_case(
+    instance: Instance | Mapping[str, Any], response: Response | Mapping[str, Any] | Sequence[Mapping[str, Any]] | str
+) -> tuple[Instance, Response]:
+    """Return the question and the response; what an agent's tools returned is added to the passages.
+
+    Raises:
+        SettingError: One of them is of another kind.
+        RecordError: One of them lacks a field.
+    """
+    if not isinstance(instance, Instance | Mapping):
+        raise SettingError(
+            f"instance: is of type {type(instance).__name__}. Give a question with its passages: "
+            'eclose.judge({"question": "...", "contexts": ["..."]}, "the response", judge="provider/model").'
+        )
+    question = instance if isinstance(instance, Instance) else _read_question(instance)
+    if isinstance(response, Response):
+        return question, response
+    if isinstance(response, str):
+        return parse_agent_log(question, response, id=f"{question.id}-1")
+    if isinstance(response, Mapping) and "trace" in response:
+        return question, parse_dataclass(Response, dict(response))
+    if isinstance(response, Sequence):
+        record: dict[str, Any] = {"messages": list(response)}
+    elif isinstance(response, Mapping):
+        record = {"messages": [{"role": "user", "content": question.question}], "response": dict(response)}
+    else:
+        raise SettingError(f"response: is of type {type(response).__name__}. Give a text, a Response, or messages.")
+    passages = [{"text": passage.text, "title": passage.title} for passage in question.evidence]
+    converted = convert_tool_record({**record, "documents": passages}, RecordLayout.MESSAGES)
+    if converted.response is None:
+        raise RecordError("response: holds no answer and no step.")
+    seen = [passage.text for passage in converted.instance.evidence[len(passages) :]]
+    question = add_observation_passages(question, seen)
+    return question, replace(converted.response, id=f"{question.id}-1", instance_id=question.id)
+
+
+def _read_question(fields: Mapping[str, Any]) -> Instance:
+    """Return a question from the fields of an instance, or from the columns that ``evaluate`` reads."""
+    if "evidence" in fields:
+        return parse_dataclass(Instance, dict(fields))
+    return convert_tool_record(dict(fields), RecordLayout.RAGAS).instance

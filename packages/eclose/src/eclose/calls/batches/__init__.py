@@ -1,0 +1,1 @@
+"""Calls through the batch interfaces of providers."""

@@ -1,0 +1,170 @@
+"""Fetch the replies of a run in batches, before the run itself sends what is still missing one by one.
+
+The jobs of a run are executed against the ledger alone. Every request that has no reply yet is collected, and all of
+them go into a batch. Jobs with several requests, each built from the reply before, take one round for each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eclose.calls.batches.results import chunk_for_ledger
+from eclose.calls.batches.run import BatchSettings, ModelBatches, SubmittedBatches
+from eclose.calls.client import load_run_budget
+from eclose.calls.http.endpoint import ModelRoute
+from eclose.calls.paid_once import CachedModel, CallKey
+from eclose.calls.prices import ModelPrice
+from eclose.calls.record_loop import RecordRejection
+from eclose.errors import Resumable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from eclose.calls.client import CallSettings
+    from eclose.calls.ledger.ledger import Ledger
+    from eclose.calls.model import ChatModel, Reply, Request
+    from eclose.calls.record_loop import RecordJob
+    from eclose.files.jsonl import ReadRecord
+
+
+class _ReplyMissingError(Exception):
+    """The ledger has no reply to a request; the request is collected."""
+
+
+class _CollectingModel(CachedModel):
+    """A model that collects the requests without a reply in the ledger."""
+
+    def __init__(self, name: str, ledger: Ledger) -> None:
+        super().__init__(name, ledger)
+        self.requests: dict[str, tuple[str, Request]] = {}
+        """Record id and request by the key of the call."""
+
+    async def ask(self, request: Request, call_key: CallKey, /) -> Reply:
+        self.requests.setdefault(call_key.key, (request.context.record_id, request))
+        raise _ReplyMissingError
+
+
+@dataclass(frozen=True)
+class BatchRoute:
+    """A served model whose requests go into batches."""
+
+    route: ModelRoute
+    price: ModelPrice | None
+    """Price of a single call."""
+
+
+class BatchesUnderWay(Resumable):
+    """Batches are not finished within the time that the run was to wait for them."""
+
+
+async def prefetch_replies(
+    models: Sequence[BatchRoute],
+    bind_jobs: Callable[[Sequence[ChatModel]], list[RecordJob[Any, Any]]],
+    read_records: Callable[[], Iterable[ReadRecord[Any]]],
+    ledger: Ledger,
+    folder: Path,
+    calls: CallSettings,
+    settings: BatchSettings,
+    *,
+    stage: str,
+    notify: Callable[[str], None],
+) -> None:
+    """Send the requests of all records in batches, and wait for the replies.
+
+    A request that a batch leaves unanswered is not sent in a second one: the run sends it as a single call.
+
+    Args:
+        models: Models of the run, in the order in which jobs receive them.
+        bind_jobs: Returns the jobs of the run with given models.
+        read_records: Reads the records of the run from the start.
+        ledger: Ledger of the run, which receives the replies.
+        folder: Folder for the files of the batches, one subfolder for each model.
+        calls: Settings of the run, for its budget.
+        settings: Sizes, waiting times and price of batches.
+        stage: Name of the run's step, for the ledger.
+        notify: Called with a line whenever batches are sent or collected.
+
+    Raises:
+        BudgetSpent: The budget does not cover the next request; the requests before it are sent.
+        BatchesUnderWay: The batches took longer than ``settings.wait``; the next run collects them.
+    """
+    unanswered: set[str] = set()
+    # A model that stands for several roles is asked once.
+    by_name = {model.route.name: model for model in models}
+    while True:
+        async with AsyncExitStack() as stack:
+            submitted: dict[str, tuple[ModelBatches, SubmittedBatches]] = {}
+            # All models before the first wait: the batches of one are answered while those of another are built.
+            for name, model in by_name.items():
+                path = folder / re.sub(r"\W+", "-", name)
+                price = None if model.price is None else model.price.scaled(settings.price_factor)
+                batches = ModelBatches(model.route, ledger, path, stage=stage, price=price, settings=settings)
+                await stack.enter_async_context(batches)
+                requests = _collect_requests(model, models, bind_jobs, read_records(), ledger, unanswered)
+                sent = await batches.submit(requests, await load_run_budget(ledger, calls))
+                if sent.received:
+                    submitted[name] = batches, sent
+                    notify(
+                        f"{name}: {sent.sent:,} requests sent in {len(sent.batches):,} batches, "
+                        f"{sent.under_way:,} in earlier ones; waiting for the replies"
+                    )
+            if not submitted:
+                return
+            for name, (batches, sent) in submitted.items():
+                unanswered |= await _collect_replies(name, batches, sent, settings.wait, notify)
+
+
+async def _collect_replies(
+    name: str, batches: ModelBatches, sent: SubmittedBatches, wait: float | None, notify: Callable[[str], None]
+) -> set[str]:
+    """Wait for the batches of a model; return the keys of requests that are left for single calls."""
+    collected = await batches.collect(wait=wait)
+    if collected.under_way:
+        raise BatchesUnderWay(
+            f"{name}: {collected.under_way:,} requests are in batches that are not finished yet, and "
+            f"{collected.answered:,} are answered. Run the same command again to collect them."
+        )
+    left = [*collected.unanswered, *sent.refused]
+    notify(f"{name}: {collected.answered:,} requests answered in batches, {len(left):,} left for single calls")
+    return {request.key for request in left}
+
+
+async def _collect_requests(
+    model: BatchRoute,
+    models: Sequence[BatchRoute],
+    bind_jobs: Callable[[Sequence[ChatModel]], list[RecordJob[Any, Any]]],
+    records: Iterable[ReadRecord[Any]],
+    ledger: Ledger,
+    unanswered: set[str],
+) -> AsyncIterator[list[tuple[str, Request]]]:
+    """Yield the requests to a model without a reply, group by group, without those that a batch left unanswered."""
+    # Several roles of a run may share a model; they share its collection of requests too.
+    collecting = {each.route.name: _CollectingModel(each.route.name, ledger) for each in models}
+    jobs = bind_jobs([collecting[each.route.name] for each in models])
+    # A group at a time: the requests of ten million records do not fit into memory.
+    for chunk in chunk_for_ledger(record.value for record in records if record.value is not None):
+        await asyncio.gather(*(_run_jobs(jobs, value) for value in chunk))
+        requests = collecting[model.route.name].requests
+        yield [request for key, request in requests.items() if key not in unanswered]
+        for each in collecting.values():
+            each.requests.clear()
+
+
+async def _run_jobs(jobs: Sequence[RecordJob[Any, Any]], value: Any) -> None:
+    """Execute the jobs of a record as far as the ledger has replies."""
+    try:
+        for job in jobs:
+            value = await job.work(value)
+            if isinstance(value, RecordRejection):
+                return
+    except Resumable:
+        # The ledger is away: going on would send as single calls, at full price, what belongs into a batch.
+        raise
+    except Exception:
+        # A missing reply ends the record for this round. Any other error the run itself meets and reports.
+        return

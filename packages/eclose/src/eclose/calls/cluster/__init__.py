@@ -1,0 +1,1 @@
+"""Calls from many machines, with Ray."""

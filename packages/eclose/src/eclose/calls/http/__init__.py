@@ -1,0 +1,1 @@
+"""Models behind HTTP: endpoints, dialects, replies and failures."""

@@ -1,0 +1,275 @@
+"""The HTTP client of model servers, batches and trace stores, on aiohttp.
+
+All clients of an event loop share one session, which opens as many connections as there are requests in flight.
+Nothing is retried. Redirects are not followed, because they may lead to another host, which would receive the key.
+Cookies are ignored, and bodies are bounded by their decoded size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from typing import TYPE_CHECKING, Self
+from urllib.request import getproxies, proxy_bypass
+from weakref import WeakKeyDictionary
+
+from eclose.calls.http.failures import (
+    HttpResponse,
+    UnencodableRequest,
+    UnreadableBody,
+    UnsentRequest,
+    find_secret_texts,
+)
+from eclose.errors import SettingError, UserError
+
+try:
+    import aiohttp
+    from multidict import CIMultiDict
+    from yarl import URL
+except ImportError as missing:
+    raise UserError("talking to a server needs aiohttp. Run: pip install 'eclose[chat]'") from missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HTTP_ERRORS = (aiohttp.ClientError, UnreadableBody, UnsentRequest)
+"""What a request raises where there is no response, or none that can be read."""
+LARGEST_BODY = 8 * 2**20
+"""Default limit of a decoded body in bytes."""
+_CONNECT_SECONDS = 10.0
+_IDLE_SECONDS = 30.0
+_PIECE = 2**16
+"""Decoded bytes per step of a decompressor."""
+_LARGE_BODY = 2**20
+"""Bytes from which a body is sent in pieces, so that it does not block the event loop."""
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+# Compression is declined; some proxies compress anyway, which _decode handles.
+_HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "eclose"}
+
+
+class HttpClient:
+    """A client of one server. Use it in an ``async with``, or call ``aclose``."""
+
+    def __init__(
+        self,
+        base_url: str,
+        secret_headers: Mapping[str, str] | None = None,
+        *,
+        query: tuple[tuple[str, str], ...] = (),
+        largest: int = LARGEST_BODY,
+    ) -> None:
+        headers = secret_headers or {}
+        self.secrets = find_secret_texts(*headers.values())
+        """Every text in which the secret headers may come back from the server."""
+        self._base_url = base_url
+        self._headers = CIMultiDict({**_HEADERS, **headers})
+        self._json_headers = CIMultiDict({**_HEADERS, **headers, "content-type": "application/json"})
+        self._query = query
+        self._largest = largest
+        self._proxy = _find_proxy(URL(base_url))
+        self._ssl = _load_certificates() if base_url.startswith("https:") else True
+        self._shared: _SharedSession | None = None
+
+    async def __aenter__(self) -> Self:
+        """Return the client; nothing is sent yet."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections that no other client uses."""
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            await shared.release()
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        form: aiohttp.FormData | None = None,
+        query: tuple[tuple[str, str], ...] = (),
+    ) -> HttpResponse:
+        """Return the response to one request; raise one of ``HTTP_ERRORS`` where there is none.
+
+        The body of an error response ends where it becomes unreadable, because its status decides.
+        """
+        async with self.stream(method, path, body, form=form, query=query) as response:
+            return await response.read()
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        form: aiohttp.FormData | None = None,
+        query: tuple[tuple[str, str], ...] = (),
+    ) -> AsyncIterator[StreamedResponse]:
+        """Send one request, with a JSON body or a form; yield the response before its body is read."""
+        data: bytes | BytesIO | aiohttp.FormData | None = form
+        if body is not None:
+            data = _encode_body(body)
+        if self._shared is None:
+            self._shared = _share_session()
+        try:
+            response = await self._shared.session.request(
+                method,
+                self._locate(path, query),
+                data=data,
+                headers=self._headers if body is None else self._json_headers,
+                allow_redirects=False,
+                ssl=self._ssl,
+                proxy=self._proxy,
+            )
+        except aiohttp.ClientError:
+            raise
+        except (TypeError, ValueError) as error:  # of a header or an address, before a connection is used
+            raise UnsentRequest(str(error)) from None
+        async with response:
+            yield StreamedResponse(response.status, response.headers, _decode(response, self._largest))
+
+    def _locate(self, path: str, query: tuple[tuple[str, str], ...]) -> URL:
+        url = URL(f"{self._base_url}{path}")
+        return url.extend_query(self._query + query) if self._query or query else url
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedResponse:
+    """Status and headers of a response, and its decoded body in pieces."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in any case."""
+    pieces: AsyncIterator[bytes]
+
+    async def read(self) -> HttpResponse:
+        """Return the response with its whole body."""
+        body = bytearray()
+        try:
+            async for piece in self.pieces:
+                body += piece
+        except HTTP_ERRORS:
+            if 200 <= self.status < 300:
+                raise
+        return HttpResponse(self.status, self.headers, bytes(body))
+
+
+def _encode_body(body: object) -> bytes | BytesIO:
+    try:
+        data = _ENCODER.encode(body).encode()
+    except (RecursionError, TypeError, ValueError) as error:  # half a character, infinity
+        raise UnencodableRequest(f"its content cannot be encoded: {error}") from None
+    return data if len(data) < _LARGE_BODY else BytesIO(data)
+
+
+@cache
+def _load_certificates() -> ssl.SSLContext:
+    """Return the certificates of this process, which are read once because that takes .2 s."""
+    context = ssl.create_default_context()
+    chosen = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
+    if not chosen and not context.cert_store_stats()["x509_ca"]:
+        import certifi  # noqa: PLC0415 - for systems without certificates of their own
+
+        context.load_verify_locations(certifi.where())
+    return context
+
+
+def _find_proxy(url: URL) -> URL | None:
+    proxies = getproxies()
+    if not proxies or url.host is None or proxy_bypass(url.host):
+        return None
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    if proxy and not proxy.startswith(("http://", "https://")):
+        raise SettingError(f"{url.scheme.upper()}_PROXY: only proxies with an http:// address can be used.")
+    return URL(proxy) if proxy else None
+
+
+class _SharedSession:
+    """The session of an event loop, with the number of its clients; the last one closes it."""
+
+    def __init__(self) -> None:
+        # One connection for each request in flight: whoever calls bounds these.
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS)
+        self.session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            # Callers set a deadline for the whole call.
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+        )
+        self.clients = 0
+
+    async def release(self) -> None:
+        self.clients -= 1
+        if not self.clients:
+            _sessions.pop(asyncio.get_running_loop(), None)
+            await self.session.close()
+
+
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _SharedSession] = WeakKeyDictionary()
+
+
+def _share_session() -> _SharedSession:
+    loop = asyncio.get_running_loop()
+    shared = _sessions[loop] = _sessions.get(loop) or _SharedSession()
+    shared.clients += 1
+    return shared
+
+
+async def _decode(response: aiohttp.ClientResponse, most: int) -> AsyncIterator[bytes]:
+    """Yield the decoded body in pieces; raise ``UnreadableBody`` where it is damaged or longer than ``most`` bytes."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    inflater, size = None if encoding in ("identity", "") else _Inflater(encoding), 0
+    async for chunk in response.content.iter_any():
+        for piece in (chunk,) if inflater is None else inflater.decode(chunk):
+            size += len(piece)
+            # Checked piece by piece: 200 kB of gzip can hold 200 MB.
+            if size > most:
+                raise UnreadableBody(f"the body is longer than {most:,} bytes.")
+            yield piece
+    if inflater is not None and not inflater.ended:
+        raise UnreadableBody("the compressed body was cut off.")
+
+
+class _Inflater:
+    """A body compressed by gzip or deflate, decoded in pieces of bounded size."""
+
+    def __init__(self, encoding: str) -> None:
+        if encoding not in ("gzip", "x-gzip", "deflate"):
+            raise UnreadableBody(f"the body has the content encoding {encoding[:40]!r}, which is not supported.")
+        self._may_be_raw = encoding == "deflate"
+        """Whether nothing is decoded yet of a deflate stream, which some servers send without the zlib header."""
+        self._inflate = zlib.decompressobj(zlib.MAX_WBITS if self._may_be_raw else zlib.MAX_WBITS | 16)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the compressed stream came to its end."""
+        return self._inflate.eof
+
+    def decode(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield what a chunk decodes to."""
+        full = False  # a full piece may leave output in the decompressor although all input is consumed
+        while (chunk or full) and not self._inflate.eof:
+            try:
+                piece = self._inflate.decompress(chunk, _PIECE)
+            except zlib.error as error:
+                if not self._may_be_raw:
+                    raise UnreadableBody(f"the compressed body is damaged ({error}).") from error
+                # A negative window means deflate data without a zlib header.
+                self._inflate, self._may_be_raw = zlib.decompressobj(-zlib.MAX_WBITS), False
+                continue
+            self._may_be_raw = False
+            chunk, full = self._inflate.unconsumed_tail, len(piece) == _PIECE
+            yield piece

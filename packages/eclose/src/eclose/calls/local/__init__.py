@@ -1,0 +1,1 @@
+"""Models whose weights are loaded here."""

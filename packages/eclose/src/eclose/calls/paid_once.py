@@ -1,0 +1,254 @@
+"""Cache and journal of calls in the ledger: an answered request is never sent again, in this run or a later one.
+
+The intent is on disk before a request is sent, the reply before it is returned. An unusable answer of the model is
+stored like a reply: it was paid, and the same request would get the same answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eclose.calls.budget import POLL_SECONDS, RunBudget, compute_known_cost
+from eclose.calls.http.failures import UNKNOWN_USAGE, CallFailure, CallFailureKind
+from eclose.calls.ledger.ledger import CallInFlightError, CallIntent, CostCapExceededError, Ledger, LedgerReply
+from eclose.calls.model import Reply, Request, identify_request
+from eclose.calls.prices import ModelPrice
+from eclose.calls.tokens import TokenCount, bound_request_usage, bound_token_count
+from eclose.errors import RecordError, Resumable, UserError
+from eclose.files.jsonl import encode_json_line, parse_dataclass
+from eclose.values.identity import canonical_bytes, content_hash, hash_canonical_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from eclose.calls.model import ChatModel
+    from eclose.calls.retry import SendingGate
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFailure:
+    """An unusable answer as it is stored in the ledger."""
+
+    kind: CallFailureKind
+    problem: str
+    raw: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """An answer as it is stored in the ledger: the reply, and the failure where it is unusable."""
+
+    reply: Reply | None
+    failure: StoredFailure | None = None
+
+
+def compute_call_key(name: str, request: Request) -> str:
+    """Return the key of a call, the same in every run and on every machine."""
+    return content_hash(identify_request(name, request))
+
+
+def encode_stored_answer(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> LedgerReply:
+    """Return a reply or an unusable answer in the form of the ledger."""
+    if isinstance(answer, CallFailure):
+        stored = StoredAnswer(answer.reply, StoredFailure(answer.kind, answer.problem, answer.raw))
+    else:
+        stored = StoredAnswer(answer)
+    usage = UNKNOWN_USAGE if stored.reply is None else stored.reply.usage
+    tokens = usage.prompt_tokens, usage.completion_tokens
+    return LedgerReply(key, encode_json_line(stored), tokens, cost, attempts, usage.cached_tokens)
+
+
+def decode_stored_reply(settled: LedgerReply) -> Reply:
+    """Return the stored reply; raise the stored failure where the answer was unusable."""
+    stored = parse_dataclass(StoredAnswer, json.loads(settled.body))
+    if stored.failure is not None:
+        raise CallFailure(stored.failure.kind, stored.failure.problem, reply=stored.reply, raw=stored.failure.raw)
+    assert stored.reply is not None
+    return stored.reply
+
+
+class CallKey(NamedTuple):
+    """Key of a call, with the values that it is the hash of."""
+
+    identity: dict[str, Any]
+    canonical: bytes
+    """Canonical JSON of the identity."""
+    key: str
+    """SHA-256 of the canonical JSON."""
+
+
+class CachedModel:
+    """A ``ChatModel`` that returns replies from the ledger. Concurrent calls of one request wait for one answer.
+
+    A subclass says what becomes of a request without a reply.
+    """
+
+    def __init__(self, name: str, ledger: Ledger) -> None:
+        self.name = name
+        """Name of the model in records and call keys."""
+        self._ledger = ledger
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    async def complete(self, request: Request) -> Reply:
+        """Return the stored reply, or a new one."""
+        identity = identify_request(self.name, request)
+        canonical = canonical_bytes(identity)
+        call_key = CallKey(identity, canonical, hash_canonical_bytes(canonical))
+        # The lookup is under the lock, so that a second caller of the same request finds the reply that the first one
+        # stored.
+        async with self._hold_key(call_key.key):
+            if (settled := await self._ledger.find_reply(call_key.key)) is not None:
+                return decode_stored_reply(settled)
+            return await self.ask(request, call_key)
+
+    async def ask(self, request: Request, call_key: CallKey, /) -> Reply:
+        """Return the reply to a request that has none in the ledger."""
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def _hold_key(self, key: str) -> AsyncIterator[None]:
+        """Hold the lock of a key; where the first caller fails, the next one sends the request."""
+        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
+        self._locks[key] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop(key)
+            if users > 1:
+                self._locks[key] = lock, users - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CallAccounts:
+    """Ledger, price and budget of the calls of a model."""
+
+    ledger: Ledger
+    price: ModelPrice | None = None
+    budget: RunBudget = field(default_factory=lambda: RunBudget(None))
+    count: TokenCount = bound_token_count
+
+    def worst_cost(self, request: Request) -> int:
+        """Return the worst-case cost of a request in millionths."""
+        return 0 if self.price is None else self.price.cost(bound_request_usage(request, self.count))
+
+
+class PaidOnceModel(CachedModel):
+    """A ``CachedModel`` that sends a request without a reply once, and pays for it once.
+
+    The intent is written behind the rate limit: waiting requests have none yet, so a killed process leaves only its
+    requests in flight as possibly billed. The cost is settled outside of it, so that writing holds no slot.
+    """
+
+    def __init__(self, model: ChatModel, accounts: CallAccounts, gate: SendingGate) -> None:
+        super().__init__(model.name, accounts.ledger)
+        self._model = model
+        self._accounts = accounts
+        self._gate = gate
+
+    async def ask(self, request: Request, call_key: CallKey, /) -> Reply:
+        """Send a request and return the reply after it is on disk."""
+        worst, stored = self._accounts.worst_cost(request), None
+        try:
+            async with self._gate.enter(request):
+                if (stored := await self._write_intent(request, call_key, worst)) is None:
+                    answer: Reply | CallFailure = await self._send(request, call_key.key)
+                    self._gate.record_success()
+        except CallFailure as failure:
+            # The service failed, so there is no answer to store: a later attempt sends the same key again.
+            if not failure.kind.semantic:
+                await self._close(call_key.key, worst, unpaid=failure.unpaid)
+                raise
+            answer = failure
+        # Decoded here and not above: an unusable answer that another process paid for is no failure of this one's call.
+        return await self._settle(call_key.key, answer, worst) if stored is None else decode_stored_reply(stored)
+
+    async def _write_intent(self, request: Request, call_key: CallKey, worst: int) -> LedgerReply | None:
+        """Write the intent once the budget covers it and no other process has this call in flight.
+
+        Returns the reply where another process received it since the ledger was asked for one.
+        """
+        context = request.context
+        intent = CallIntent(call_key.key, call_key.identity, context.step, context.record_id, worst, call_key.canonical)
+        ledger, budget = self._accounts.ledger, self._accounts.budget
+        while True:
+            try:
+                # One transaction checks the cap, reserves the cost and writes the intent: two processes cannot both
+                # take the last part of a budget.
+                account = await ledger.intend(intent, cap=budget.cap)
+            except CostCapExceededError as refused:
+                budget.update(refused.account)
+                await budget.wait_for_room(worst)
+            except CallInFlightError:
+                await asyncio.sleep(POLL_SECONDS)
+            except RecordError:
+                if (settled := await ledger.find_reply(call_key.key)) is None:
+                    raise
+                return settled
+            else:
+                if account is not None:
+                    # In the order of the commits: a settlement is awaited through a shield, so its own change of the
+                    # sums would come one turn of the loop after totals that include it, and count it twice.
+                    asyncio.get_running_loop().call_soon(budget.update, account)
+                return None
+
+    async def _send(self, request: Request, key: str) -> Reply:
+        try:
+            return await self._model.complete(request)
+        except CallFailure:
+            raise  # settled like a reply, or closed
+        except Resumable:
+            await self._accounts.ledger.release(key)  # it was not sent
+            raise
+        # Cancelled, or a bug after the request left: the provider may bill it, so its worst case stays in the account.
+        except BaseException:
+            await self._accounts.ledger.break_off(key)
+            raise
+
+    async def _close(self, key: str, worst: int, *, unpaid: bool) -> None:
+        """Write the end of a request without an answer: released where it is certainly unpaid, else interrupted."""
+        if unpaid:
+            await self._accounts.ledger.release(key)
+        else:
+            await self._accounts.ledger.break_off(key)
+        self._accounts.budget.settle(worst, 0 if unpaid else worst, assumed=not unpaid)
+
+    async def _settle(self, key: str, answer: Reply | CallFailure, worst: int) -> Reply:
+        cost = compute_known_cost(answer, self._accounts.price)
+        settled = encode_stored_answer(key, answer, cost=worst if cost is None else cost)
+        ledger = self._accounts.ledger
+        try:
+            await ledger.settle(settled)
+        except RecordError:
+            # Another process took this one for dead and sent the same request: all continue with the first answer.
+            if (first := await ledger.find_reply(key)) is None:
+                raise
+            await ledger.break_off(key)
+            return self._conclude(first, worst)
+        if isinstance(answer, CallFailure):
+            return self._conclude(settled, worst)
+        self._accounts.budget.settle(worst, settled.cost)
+        return answer  # as it was stored; reading it back would take a tenth of the processor time of a call
+
+    def _conclude(self, settled: LedgerReply, worst: int) -> Reply:
+        self._accounts.budget.settle(worst, settled.cost)
+        return decode_stored_reply(settled)
+
+
+class NotRecordedError(UserError):
+    """A replay needs a reply that is not in the ledger."""
+
+
+class ReplayModel(CachedModel):
+    """A model that answers from the ledger alone."""
+
+    async def ask(self, _request: Request, call_key: CallKey, /) -> Reply:
+        """Raise: the ledger has no reply."""
+        raise NotRecordedError(
+            f"{self.name}: the ledger has no reply to {call_key.key}, and replay sends nothing. Run without replay "
+            "first, or use the settings of the earlier run."
+        )

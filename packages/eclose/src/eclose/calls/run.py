@@ -1,0 +1,316 @@
+"""Run models over all records of a file: resume, replay, retry, and write the result with its manifest.
+
+A finished run is not repeated, an interrupted run continues, a replay sends nothing, and one process at a time writes
+to an output file. A subclass of ``ModelRun`` says what is asked about a record and what becomes of the replies.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+import eclose
+from eclose.calls.adapters import refuse_ineffective_adapter
+from eclose.calls.batches.prefetch import BatchRoute, prefetch_replies
+from eclose.calls.batches.run import BatchSettings
+from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_run_budget
+from eclose.calls.ledger.database import WriterLock, is_database_url
+from eclose.calls.ledger.ledger import Ledger
+from eclose.calls.model import CallContext, ChatModel, ModelWrapper, Reply, Request
+from eclose.calls.paid_once import ReplayModel
+from eclose.calls.record_loop import JobRunner, RecordJob, list_earlier_versions, write_run_results
+from eclose.calls.resolve import LocalModelRef, ModelRef, ServedModelRef, index_models_by_name
+from eclose.errors import SettingError
+from eclose.files.manifest import Manifest
+from eclose.files.outcome_counts import RecordCounts
+from eclose.files.run_folder import RUN_LEDGER_FILE
+from eclose.files.step import PipelineStep
+
+if TYPE_CHECKING:
+    from eclose.calls.prices import ModelPrice
+    from eclose.files.jsonl import ReadRecord
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+RunObserver: TypeAlias = Callable[[JobRunner[Any], Sequence[ModelConnection], int], AbstractContextManager[None]]
+"""A context that is entered for the length of a run, with the runner, the connections (none for a replay) and the
+number of records; a progress display, for example."""
+
+
+def _null_run_observer(
+    _runner: JobRunner[Any], _connections: Sequence[ModelConnection], _total: int
+) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def _ignore_line(_line: str) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a run is executed. The options do not change the results."""
+
+    ledger: Path | str | None = None
+    """Ledger file or ``postgresql://`` URL; None for ``ledger.sqlite`` beside the result."""
+    retry: bool = False
+    """Whether to process quarantined records again."""
+    replay: bool = False
+    """Whether to answer from the ledger alone and send nothing."""
+    force: bool = False
+    """Whether to replace files that another run has written."""
+    watch: RunObserver = _null_run_observer
+    """Observer of the run."""
+    batch: BatchSettings | None = None
+    """Batches in which requests are sent first; None to send every request as a single call."""
+    notify: Callable[[str], None] = _ignore_line
+    """Called with a line of progress about batches."""
+
+
+class RecordSequence(Protocol[T]):
+    """Records of a run, in order and with a known number."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[ReadRecord[T]]: ...
+
+
+@dataclass(frozen=True)
+class ModelJob:
+    """One job of a run: its name, its work and the type of its result."""
+
+    name: str
+    work: Callable[..., Awaitable[Any]]
+    """Coroutine function of the record and the models of the run, in their order."""
+    kind: type
+    """Type of the result, which is read back when a run continues in the middle of a record."""
+
+
+@dataclass(frozen=True)
+class ModelRun(Generic[T]):
+    """Models asked about every record of a file, with the result written to ``stage.out``."""
+
+    stage: PipelineStep
+    source_counts: dict[str, RecordCounts] = field(default_factory=dict, init=False)
+    """Counts of further input files; filled by ``open_records``."""
+
+    @property
+    def model_refs(self) -> Sequence[ModelRef]:
+        """The models, in the order in which jobs receive them."""
+        raise NotImplementedError
+
+    @property
+    def jobs(self) -> Sequence[ModelJob]:
+        """The jobs of every record, in order."""
+        raise NotImplementedError
+
+    def open_records(self) -> AbstractContextManager[RecordSequence[T]]:
+        """Open the records of the input files."""
+        raise NotImplementedError
+
+    def record_id(self, record: Any) -> str:
+        """Return the id of a record, or of the result of any job on it."""
+        return str(record.id)
+
+    def check_output(self, *, force: bool) -> None:
+        """Raise where files beside the result are in the way; called before anything is sent."""
+
+    def write_inputs(self, *, force: bool) -> None:
+        """Write files beside the result before a model is called; do nothing where they exist."""
+
+    def write_derived(self, *, force: bool) -> None:
+        """Write files that follow from the finished result; do nothing where they exist."""
+
+    async def collect_notes(self, _ledger: Ledger) -> Mapping[str, Any]:
+        """Return further facts for the manifest, from the ledger of the finished run."""
+        return {}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run with its manifest."""
+
+    stage: PipelineStep
+    manifest: Manifest
+    again: bool
+    """Whether the run was finished before, so that nothing was sent."""
+
+
+async def run_models_on_records(
+    run: ModelRun[Any], calls: CallSettings | None = None, options: RunOptions | None = None
+) -> RunResult:
+    """Process every record of a run, and write the result, its manifest and the records that were set aside."""
+    calls, options, stage = calls or CallSettings(), options or RunOptions(), run.stage
+    if (result := find_finished_run(run, options)) is not None:
+        return result
+    where = options.ledger or stage.out.with_name(RUN_LEDGER_FILE)
+    async with AsyncExitStack() as stack:
+        if is_database_url(where):
+            # A ledger file admits one writer. A database is shared, so the output file is locked instead.
+            stage.out.parent.mkdir(parents=True, exist_ok=True)
+            stack.callback(WriterLock(stage.out, stage.name).release)
+        ledger = await stack.enter_async_context(Ledger.open(where, run=stage.work_id))
+        await begin_model_run(run, ledger, options)
+        connections = {} if options.replay else await _connect_models(run, calls, ledger, stack)
+        if options.batch is not None:
+            await _prefetch(run, calls, options, options.batch, ledger)
+            account = await ledger.compute_account()
+            for connection in connections.values():
+                connection.budget.update(account)
+        models = [
+            ReplayModel(ref.name, ledger) if options.replay else connections[ref.name].model for ref in run.model_refs
+        ]
+        with run.open_records() as records:
+            # The files were hashed before; a file that changed until it was opened would be recorded under the wrong
+            # hash.
+            stage.refuse_changed_inputs()
+            runner: JobRunner[Any] = JobRunner(ledger, bind_jobs(run, models), run.record_id, workers=calls.workers)
+            with options.watch(runner, list(connections.values()), len(records)):
+                await runner.run(records)
+        manifest = await finish_model_run(run, ledger, runner.progress.received, calls.currency, force=options.force)
+    return RunResult(stage, manifest, again=False)
+
+
+async def _prefetch(
+    run: ModelRun[Any], calls: CallSettings, options: RunOptions, batch: BatchSettings, ledger: Ledger
+) -> None:
+    """Fetch replies in batches; raise where a model has no batches or nothing may be sent."""
+    if options.replay:
+        raise SettingError("--batch and replay: a replay sends nothing. Leave one of them out.")
+    models = []
+    for ref in run.model_refs:
+        if not isinstance(ref, ServedModelRef):
+            raise SettingError(f"{ref.name}: --batch needs a provider's model. Run without --batch.")
+        models.append(BatchRoute(ref.route, find_model_price(ref, calls)))
+    with run.open_records() as records:
+        await prefetch_replies(
+            models,
+            partial(bind_jobs, run),
+            lambda: records,
+            ledger,
+            run.stage.out.parent / "batches",
+            calls,
+            batch,
+            stage=run.stage.name,
+            notify=options.notify,
+        )
+
+
+def bind_jobs(run: ModelRun[Any], models: Sequence[ChatModel]) -> list[RecordJob[Any, Any]]:
+    """Return the jobs of a run with the models they call; every request carries its job and record."""
+
+    async def work_on(job: ModelJob, record: Any) -> Any:
+        context = CallContext(job.name, run.record_id(record))
+        return await job.work(record, *(_ContextModel(model, context) for model in models))
+
+    return [RecordJob(job.name, partial(work_on, job), job.kind) for job in run.jobs]
+
+
+class _ContextModel(ModelWrapper):
+    """A ``ChatModel`` that adds job and record to every request."""
+
+    def __init__(self, model: ChatModel, context: CallContext) -> None:
+        super().__init__(model)
+        self._context = context
+
+    async def complete(self, request: Request) -> Reply:
+        return await self._model.complete(replace(request, context=self._context))
+
+
+def find_finished_run(run: ModelRun[Any], options: RunOptions) -> RunResult | None:
+    """Return the result of the same run if it is finished; None where there is something to do."""
+    run.check_output(force=options.force)
+    if _is_interrupted(run.stage, force=options.force):
+        return None
+    # The manifest is written last and lists the hashes of the files, so it proves a complete and unchanged result.
+    manifest = run.stage.claim(force=options.force)
+    if manifest is None or (options.retry and manifest.counts.quarantined):
+        return None
+    # The earlier process may have been killed after the manifest and before these files.
+    run.write_inputs(force=options.force)
+    run.write_derived(force=options.force)
+    return RunResult(run.stage, manifest, again=True)
+
+
+def _is_interrupted(stage: PipelineStep, *, force: bool) -> bool:
+    """Return whether there is a result without its manifest, which is written last."""
+    return stage.out.exists() and not stage.manifest_path.exists() and not force
+
+
+async def begin_model_run(run: ModelRun[Any], ledger: Ledger, options: RunOptions) -> None:
+    """Refuse an output file of another run, write the start note, and reopen quarantined records for a retry."""
+    stage, names = run.stage, [job.name for job in run.jobs]
+    if stage.out.exists() and not options.force and not any([await ledger.count_outcomes(name) for name in names]):
+        stage.claim()  # raises where the file is not of this run
+        raise stage.lost_ledger()
+    stage.note_start(ledger.id, force=options.force)
+    if earlier := await list_earlier_versions(ledger):
+        _log.warning(
+            "eclose %s worked on this run before eclose %s: its results may mix both.",
+            ", ".join(earlier),
+            eclose.__version__,
+        )
+    run.write_inputs(force=options.force)
+    if options.retry:
+        # Without its manifest the run counts as unfinished: if it is stopped now, it continues without --retry.
+        stage.manifest_path.unlink(missing_ok=True)
+        for name in names:
+            await ledger.reopen_quarantined(name)
+
+
+async def finish_model_run(
+    run: ModelRun[Any], ledger: Ledger, received: int, currency: str, *, force: bool = False
+) -> Manifest:
+    """Write the outcome of every record, the manifest and the derived files."""
+    notes = {**(await ledger.compute_usage())._asdict(), "currency": currency, **await run.collect_notes(ledger)}
+    names = [job.name for job in run.jobs]
+    manifest = await write_run_results(ledger, run.stage, names, received, notes, run.source_counts)
+    run.write_derived(force=force)
+    # Removed last: a process that is killed before this line finds its note again and continues.
+    run.stage.remove_start_note()
+    return manifest
+
+
+async def _connect_models(
+    run: ModelRun[Any], calls: CallSettings, ledger: Ledger, stack: AsyncExitStack
+) -> dict[str, ModelConnection]:
+    """Connect each different model of a run once, all within one budget."""
+    refs = index_models_by_name(run.model_refs)
+    # By name: a model in two roles (constructor and verifier) has one connection and one rate limit.
+    senders = {name: await _open_model(ref, calls, ledger, stack) for name, ref in refs.items()}
+    budget = await load_run_budget(ledger, calls)  # after the adapter checks, which may have spent a part of it
+    return {
+        name: await connect_model(senders[name], ledger, calls, price=find_model_price(ref, calls), budget=budget)
+        for name, ref in refs.items()
+    }
+
+
+async def _open_model(ref: ModelRef, calls: CallSettings, ledger: Ledger, stack: AsyncExitStack) -> ChatModel:
+    """Open a model; raise where it is a served adapter that the server does not apply."""
+    sender = await stack.enter_async_context(ref.open(deadline=calls.deadline, concurrency=calls.concurrency))
+    # Some servers answer a request for an unknown adapter with the base model: a trained model would be measured as
+    # untrained.
+    if isinstance(ref, ServedModelRef) and ref.base is not None:
+        base_ref = ref.base_ref()
+        base = await stack.enter_async_context(base_ref.open(deadline=calls.deadline, concurrency=calls.concurrency))
+        price, budget = find_model_price(ref, calls), await load_run_budget(ledger, calls)
+        probes = [await connect_model(model, ledger, calls, price=price, budget=budget) for model in (sender, base)]
+        await refuse_ineffective_adapter(*(probe.model for probe in probes))
+    return sender
+
+
+def find_model_price(model: ModelRef, calls: CallSettings) -> ModelPrice | None:
+    """Return the price of a model; None for local weights, which have no price per token."""
+    return None if isinstance(model, LocalModelRef) else find_price(model.name, calls)
+
+
+def find_forecast_price(model: ModelRef, calls: CallSettings) -> ModelPrice | None:
+    """Return the price of a model for a forecast: None where it is unknown, whatever the settings demand of a run."""
+    return find_model_price(model, replace(calls, unpriced=True, budget=None))

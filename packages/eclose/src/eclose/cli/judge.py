@@ -1,0 +1,272 @@
+"""``eclose judge run``: let a model judge responses under the locked guidelines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eclose.cli import judge_show as show
+from eclose.cli import judge_validate as validate
+from eclose.cli.shared.default_command import RunByDefault
+from eclose.cli.shared.import_options import takes_import_options
+from eclose.cli.shared.model_options import (
+    JudgeName,
+    ModelOptions,
+    describe_forecast,
+    run_on_ray_workers,
+    takes_model_options,
+)
+from eclose.cli.shared.output import (
+    QUARANTINED_EXIT_CODE,
+    OtherBenchmark,
+    format_count,
+    format_percent,
+    print_line,
+    print_run_summary,
+    print_table,
+)
+from eclose.cli.shared.recipe import recipe_key
+from eclose.detectors.scores import DetectorBand
+from eclose.readers.import_settings import ImportSettings
+from eclose.readers.layouts import RecordLayout
+from eclose.values.judgment import MAX_UNJUDGED_SHARE
+
+if TYPE_CHECKING:
+    from eclose.calls.client import CallSettings
+    from eclose.calls.resolve import ModelRef
+    from eclose.calls.run import RunResult
+    from eclose.detectors.bands import BandFilter
+    from eclose.judging.inputs import JudgeInputFiles
+    from eclose.judging.settings import JudgeSettings
+
+
+RECORDED = "written"
+"""Word for a response with a judgment, which may lack labels: it is not accepted in any sense."""
+
+# Judging is the usual command and validating the rare one, so `run` may be left out.
+app = typer.Typer(
+    cls=RunByDefault,
+    no_args_is_help=True,
+    help="Judge responses with a model, and validate the judge against people. eclose judge RUN --judge MODEL is short"
+    " for eclose judge run RUN --judge MODEL; eclose judge run --help lists all its options.",
+)
+
+
+@app.command(name="run")
+@takes_model_options
+@takes_import_options
+def judge(
+    responses: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of a run, file of responses, or file with questions and responses side by side.",
+            show_default=False,
+        ),
+    ],
+    *,
+    judge_model: JudgeName,
+    instances: Annotated[
+        Path | None, typer.Option(help="File of the questions, where it is not in the run.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder of the run.  [default: that of the responses]", show_default=False),
+    ] = None,
+    reference_free: Annotated[
+        bool,
+        typer.Option(
+            "--reference-free", help="Show the judge no reference answer; completeness and correctness are not judged."
+        ),
+    ] = False,
+    joint: Annotated[bool, recipe_key()] = False,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="How often to judge each response; the majority decides, and flips are counted.")
+    ] = 1,
+    effort: Annotated[str | None, recipe_key()] = None,
+    temperature: Annotated[float, recipe_key(min=0)] = 0.0,
+    attempts: Annotated[int, recipe_key(min=1)] = 2,
+    max_tokens: Annotated[int, recipe_key(min=1)] = 4096,
+    step_window: Annotated[int, recipe_key(min=1)] = 20,
+    layout: Annotated[
+        RecordLayout, typer.Option("--format", help="Layout of a file with questions and responses.")
+    ] = RecordLayout.AUTO,
+    only: Annotated[
+        list[DetectorBand] | None,
+        typer.Option(
+            help="Judge only responses that a calibrated detector puts in this band; repeatable. Needs --calibration.",
+            show_default=False,
+        ),
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            help="Calibration that sets the bands (eclose detect calibrate).", dir_okay=False, show_default=False
+        ),
+    ] = None,
+    scores: Annotated[Path | None, recipe_key(dir_okay=False)] = None,
+    other_benchmark: OtherBenchmark = False,
+    max_unjudged_share: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="Exit with 3 where a criterion has no label for a larger share of responses (0 to 1)."
+        ),
+    ] = MAX_UNJUDGED_SHARE,
+    imported: ImportSettings,
+    options: ModelOptions,
+) -> None:
+    """Judge every response with a model: is the evidence enough, is each step sound, does the trace pursue the
+    question, does it establish the answer, and is that answer correct.
+
+    One call for each of these, and each call is shown only what its decision may rest on. Writes judgments.jsonl into
+    the folder of the run. A criterion without a usable reply has no label and a reason; a table at the end counts
+    these, and the exit code is 3 where there are too many. After a stop, the same command continues the run; no reply
+    is requested or paid for twice.
+    """
+    import asyncio
+    from dataclasses import replace
+    from functools import partial
+    from tempfile import TemporaryDirectory
+
+    from eclose.api.judge import describe_judge_inputs
+    from eclose.cli.shared.progress import show_run_progress
+    from eclose.judging.inputs import find_judge_inputs
+    from eclose.judging.run import build_judge_run, find_same_family_models, judge_responses
+    from eclose.judging.settings import JudgeSettings
+
+    # Judgments lie beside the responses they judge, where diagnose and gate look for them.
+    folder = out or (responses if responses.is_dir() else responses.parent)
+    find_inputs = partial(find_judge_inputs, responses, folder, instances, layout, imported, force=options.force)
+    find_bands = partial(
+        _read_bands, only=only, calibration=calibration, scores=scores, other_benchmark=other_benchmark
+    )
+    settings = JudgeSettings(
+        reference_free=reference_free,
+        joint=joint,
+        repeat=repeat,
+        effort=effort,
+        attempts=attempts,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        step_window=step_window,
+    )
+    model = options.model(judge_model)
+    if options.dry_run:
+        with TemporaryDirectory(prefix="eclose-") as scratch:
+            sources = find_inputs(scratch=Path(scratch))
+            for sentence in describe_judge_inputs(sources):
+                print_line(sentence)
+            asyncio.run(_print_forecast(sources, model, settings, options.calls, find_bands(sources)))
+        return
+    sources = find_inputs()
+    for sentence in describe_judge_inputs(sources):
+        print_line(sentence)
+    bands = find_bands(sources)
+    # Such a judge may be too lenient. Only people's labels can show whether it is, so the run goes on.
+    if related := find_same_family_models(sources, model.name):
+        print_line(
+            f"{model.name} is of the model family of {', '.join(related)}, which it judges: validate it against people"
+        )
+    if options.ray is not None:
+        where = (sources, judge_model, options.base_url, folder, settings, options.calls.deadline, bands)
+        result = run_on_ray_workers(partial(build_judge_run, *where), options.calls, options, options.ray)
+    else:
+        watched = replace(options.run_options, watch=partial(show_run_progress, accepted=RECORDED))
+        result = asyncio.run(judge_responses(sources, model, folder, settings, options.calls, watched, only=bands))
+    print_run_summary(result, _describe_flips(result) if repeat > 1 else None, accepted=RECORDED)
+    too_many_unjudged = _print_unjudged(result.stage.out, max_unjudged_share)
+    # The funnel counts the records of another tool's file from which questions and responses were taken.
+    quarantined = any(counts.quarantined for counts in (result.manifest.counts, *result.manifest.funnel.values()))
+    raise typer.Exit(QUARANTINED_EXIT_CODE if too_many_unjudged or quarantined else 0)
+
+
+def _read_bands(
+    sources: JudgeInputFiles,
+    only: list[DetectorBand] | None,
+    calibration: Path | None,
+    scores: Path | None,
+    *,
+    other_benchmark: bool,
+) -> BandFilter | None:
+    from eclose.detectors.bands import build_band_filter
+    from eclose.errors import SettingError
+
+    if not only:
+        if calibration or scores:
+            raise SettingError("--calibration and scores choose responses together with --only. Name a band.")
+        return None
+    if calibration is None:
+        raise SettingError("--only needs --calibration FILE; write one with: eclose detect calibrate RUN.")
+    return build_band_filter(
+        sources.instances, sources.responses, calibration, only, scores=scores, allow_other_benchmark=other_benchmark
+    )
+
+
+def _print_unjudged(judgments: Path, limit: float) -> bool:
+    """Print which labels are missing and why; return whether more than ``limit`` of a criterion's are."""
+    from eclose.diagnosis.number_format import to_one_line
+    from eclose.files.jsonl import read_records
+    from eclose.judging.run import count_unjudged_labels
+    from eclose.report.wording import explain_missing_label
+    from eclose.values.judgment import Judgment
+
+    labels = count_unjudged_labels(read_records(judgments, Judgment))
+    if not labels.missing:
+        return False
+    if labels.without_any:
+        judged = format_count(labels.responses, "response")
+        verb = "is" if labels.without_any == 1 else "are"
+        print_line(f"{labels.without_any:,} of {judged} {verb} without any label: no rate rests on them.")
+    rows = [
+        (
+            row.criterion,
+            explain_missing_label(row.kind),
+            f"{row.responses:,}",
+            f"{format_percent(row.responses / labels.responses)} %",
+        )
+        for row in labels.missing
+    ]
+    print_line("")
+    print_table(f"Not judged, of {format_count(labels.responses, 'response')}", ("label", "reason", "n", "share"), rows)
+    # One reason often explains several criteria: each example is printed once.
+    for example in dict.fromkeys(row.example for row in labels.missing if row.example):
+        print_line(f"  for example: {to_one_line(example)}")
+    over = {criterion: share for criterion, share in labels.shares.items() if share > limit}
+    for criterion, share in over.items():
+        print_line(
+            f"{criterion.value} has no label for {format_percent(share)} % of the responses, "
+            f"more than {format_percent(limit)} % (--max-unjudged-share): reports leave out the rates that need it."
+        )
+    return bool(over)
+
+
+async def _print_forecast(
+    sources: JudgeInputFiles,
+    model: ModelRef,
+    settings: JudgeSettings,
+    calls: CallSettings,
+    only: BandFilter | None,
+) -> None:
+    from eclose.calls.resolve import resolve_model_ref
+    from eclose.judging.run import forecast_judging
+
+    model = await resolve_model_ref(model, calls.deadline)
+    forecast = forecast_judging(sources, model, settings, calls, only)
+    print_line(f"{model.name}: {describe_forecast(forecast, calls.currency)}")
+
+
+def _describe_flips(result: RunResult) -> str:
+    """Return ``the repetitions differ about L in 12 of 600 (2.0 %), …``."""
+    from eclose.judging.validation_file import read_judgments
+    from eclose.metrics.repeats import count_label_flips
+
+    flips = count_label_flips(read_judgments(result.stage.out))
+    parts = (
+        f"{name} in {row.flipped:,} of {row.responses:,} ({format_percent(row.rate)} %)" for name, row in flips.items()
+    )
+    return f"the repetitions differ about {', '.join(parts)}"
+
+
+app.command()(show.show)
+app.command()(validate.validate)

@@ -1,0 +1,1 @@
+"""Scores of reliability that need neither people nor a reference answer."""

@@ -1,0 +1,287 @@
+"""Detectors on an entailment model: closure (trace against answer) and support (passages against each step).
+
+Nothing is truncated. A premise that is too long is read in windows or leaves the response without a score.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from eclose.detectors.local_detector import EncodedPair, PairModel, PairModelRef, PairPlan, StepLabels
+from eclose.detectors.scores import DetectorKind, DetectorScore, Unscored
+from eclose.errors import RecordError
+from eclose.values.segmentation import split_sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from eclose.readers.response_tasks import ResponseTask
+    from eclose.values.instance import Passage
+
+_LINE = re.compile(r"[^\r\n]+")
+_WORD = re.compile(r"\S+")
+_CITATION = re.compile(r"\s*\[\d+(?:\s*[,;–-]\s*\d+)*\]")
+
+
+def split_into_windows(text: str, fits: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the windows of a text, in order; all characters except blanks between windows are in exactly one.
+
+    Windows end at the end of a sentence or line; a sentence that is too long ends at a word, and a text without blanks
+    at a character.
+
+    Args:
+        text: The text to split.
+        fits: Whether the model can read a piece of the text.
+
+    Returns:
+        The whole text where it fits, else two or more pieces of it; empty where not even one character fits.
+
+    >>> split_into_windows("Ada built it. She was born in Lund.", lambda piece: len(piece) < 25)
+    ('Ada built it.', 'She was born in Lund.')
+    """
+    text = text.strip()
+    if fits(text):
+        return (text,)
+    # The coarsest cut that fits is taken: a sentence that is torn apart may mean something else.
+    cuts = (_find_sentence_ends(text), [match.end() for match in _WORD.finditer(text)], range(1, len(text) + 1))
+    windows: list[str] = []
+    start = 0
+    while start < len(text):
+        ends = (_find_last_fit(text, start, positions, fits) for positions in cuts)
+        end = next((end for end in ends if end is not None), None)
+        if end is None:
+            return ()
+        if piece := text[start:end].strip():
+            windows.append(piece)
+        start = end
+    return tuple(windows)
+
+
+def _find_sentence_ends(text: str) -> list[int]:
+    """Return the index after each sentence; a line break ends a sentence as well."""
+    ends = []
+    for line in _LINE.finditer(text):
+        end = line.start()
+        for sentence in split_sentences(line[0]):
+            # Sentences are pieces of their line, so each is found after the one before it.
+            end = text.index(sentence, end) + len(sentence)
+            ends.append(end)
+    return ends
+
+
+def _find_last_fit(text: str, start: int, ends: Sequence[int], fits: Callable[[str], bool]) -> int | None:
+    """Return the last of the given ends up to which the text after ``start`` fits; None where it fits to none."""
+    first = bisect_right(ends, start)
+    # Doubled before it is halved: testing the rest of a long text each time would take quadratic time.
+    last, step = first - 1, 1
+    while (number := last + step) < len(ends) and fits(text[start : ends[number]].strip()):
+        last, step = number, step * 2
+    while step := step // 2:
+        if (number := last + step) < len(ends) and fits(text[start : ends[number]].strip()):
+            last = number
+    return ends[last] if last >= first else None
+
+
+@dataclass
+class PairCollector:
+    """The pairs of one response, with the windows of premises that are too long."""
+
+    model: PairModel
+    windowed: bool
+    pairs: list[EncodedPair] = field(default_factory=list)
+    split_premises: int = 0
+    """Number of premises that needed more than one window."""
+
+    def add(self, premise: str, hypothesis: str) -> range | None:
+        """Add a premise with its hypothesis; return the numbers of its pairs, or None where it is too long."""
+        limit = self.model.token_limit
+        pair = self.model.encode_pair(premise, hypothesis)
+        pairs = [pair]
+        if len(pair) > limit:
+
+            def fits(window: str) -> bool:
+                return len(self.model.encode_pair(window, hypothesis)) <= limit
+
+            windows = split_into_windows(premise, fits) if self.windowed else ()
+            pairs = [self.model.encode_pair(window, hypothesis) for window in windows]
+            self.split_premises += 1
+        if not pairs:
+            return None
+        self.pairs += pairs
+        return range(len(self.pairs) - len(pairs), len(self.pairs))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosureDetector:
+    """Closure: the probability that the trace entails the submitted answer to the question.
+
+    The score depends on the question as well, so it may also reflect alignment.
+    """
+
+    model: PairModelRef
+    windowed: bool = False
+    """Whether a trace that is too long is read in windows. Off: no single window need entail what the trace does."""
+    kind: ClassVar[DetectorKind] = DetectorKind.CLOSURE
+    needs_step_labels: ClassVar[bool] = False
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Model and settings, for the manifest of a run."""
+        return {"detector": self.kind.value, **self.model.identity, "windowed": self.windowed}
+
+    def plan_pairs(self, task: ResponseTask, labels: StepLabels | None, model: PairModel) -> PairPlan | DetectorScore:  # noqa: ARG002
+        """Return the pair of trace and answer, or a record without a score where there is no trace or answer."""
+        response = task.response
+        explain = partial(DetectorScore, response_id=response.id, detector=self.kind, model=model.name, score=None)
+        if not response.trace.steps:
+            return explain(unscored=Unscored.NO_TRACE)
+        if response.answer is None:
+            return explain(unscored=Unscored.NO_ANSWER)
+        premise = "\n".join(response.trace.texts)
+        hypothesis = f"the answer to {task.instance.question} is {response.answer}"
+        tokens = len(model.encode_pair(premise, hypothesis))
+        collector = PairCollector(model, self.windowed)
+        if collector.add(premise, hypothesis) is None:
+            return explain(unscored=Unscored.TOO_LONG, details={"tokens": tokens, "limit": model.token_limit})
+
+        def conclude(probabilities: Sequence[float]) -> DetectorScore:
+            return DetectorScore(
+                response_id=response.id,
+                detector=self.kind,
+                model=model.name,
+                score=max(probabilities),
+                details={"tokens": tokens, "windows": len(probabilities), "probabilities": list(probabilities)},
+            )
+
+        return PairPlan(tuple(collector.pairs), conclude)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSupportDetector:
+    """Support of the steps by the evidence: the mean over substantive steps of the maximum over passages."""
+
+    model: PairModelRef
+    titles: bool = True
+    """Whether the title of a passage is part of the premise; the paper does not say."""
+    strip_citations: bool = False
+    """Whether marks such as [0] are removed from steps; the paper does not say."""
+    windowed: bool = True
+    """Whether a passage that is too long is read in windows, of which the best one counts."""
+    kind: ClassVar[DetectorKind] = DetectorKind.STEP_SUPPORT
+    needs_step_labels: ClassVar[bool] = True
+    method: ClassVar[str] = "step against passage"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Model and settings, for the manifest of a run."""
+        return {
+            "detector": self.kind.value,
+            **self.model.identity,
+            "method": self.method,
+            "titles": self.titles,
+            "strip_citations": self.strip_citations,
+            "windowed": self.windowed,
+        }
+
+    def split_step(self, text: str) -> Sequence[str]:
+        """Return the hypotheses of a step, whose scores are averaged."""
+        return (text,)
+
+    def split_passage(self, text: str) -> Sequence[str]:
+        """Return the premises of a passage, of which the best one counts."""
+        return (text,)
+
+    def plan_pairs(self, task: ResponseTask, labels: StepLabels | None, model: PairModel) -> PairPlan | DetectorScore:
+        """Return the pairs of substantive steps and passages, or a record without a score.
+
+        Raises:
+            RecordError: The labels are about another number of steps.
+        """
+        response = task.response
+        record = partial(DetectorScore, response_id=response.id, detector=self.kind, model=model.name)
+        if not response.trace.steps:
+            return record(score=None, unscored=Unscored.NO_TRACE)
+        if labels is None or not labels.substantive:
+            return record(score=None, unscored=Unscored.NO_STEP_LABELS)
+        notes = _describe_labels(response.id, labels, len(response.trace))
+        numbers = [number for number, label in enumerate(labels.substantive) if label]
+        if not numbers:
+            # An undecided step may be substantive, so a trace with one is not known to have none.
+            reason = Unscored.NO_STEP_LABELS if notes["undecided_steps"] else Unscored.NO_SUBSTANTIVE_STEP
+            return record(score=None, unscored=reason, details=notes)
+        collector = PairCollector(model, self.windowed)
+        passages = [self.split_passage(self._format_passage(passage)) for passage in task.instance.evidence]
+        cells = []
+        for number in numbers:
+            cell = self._add_step(collector, response.trace.texts[number], passages)
+            if cell is None:
+                details = {**notes, "step": number + 1, "limit": model.token_limit}
+                return record(score=None, unscored=Unscored.TOO_LONG, details=details)
+            cells.append(cell)
+
+        def conclude(probabilities: Sequence[float]) -> DetectorScore:
+            steps = [
+                {"step": number + 1, **cell.summarise(probabilities)}
+                for number, cell in zip(numbers, cells, strict=True)
+            ]
+            scores = [step["score"] for step in steps]
+            counts = {"pairs": len(collector.pairs), "split_premises": collector.split_premises}
+            details = {**notes, "steps": steps, "minimum": min(scores), **counts}
+            return record(score=min(1.0, fmean(scores)), details=details)
+
+        return PairPlan(tuple(collector.pairs), conclude)
+
+    def _add_step(self, collector: PairCollector, step: str, passages: Sequence[Sequence[str]]) -> StepPairs | None:
+        """Add the pairs of a step with every passage; return None where one is too long."""
+        text = _CITATION.sub("", step).strip() if self.strip_citations else step
+        # A step of nothing but a mark keeps it: an empty hypothesis says nothing.
+        hypotheses = self.split_step(text or step)
+        table = []
+        for premises in passages:
+            row = []
+            for hypothesis in hypotheses:
+                numbers = [collector.add(premise, hypothesis) for premise in premises]
+                if any(pairs is None for pairs in numbers):
+                    return None
+                row.append([number for pairs in numbers if pairs is not None for number in pairs])
+            table.append(row)
+        return StepPairs(table)
+
+    def _format_passage(self, passage: Passage) -> str:
+        return f"{passage.title}\n{passage.text}".strip() if self.titles else passage.text
+
+
+LocalDetector: TypeAlias = ClosureDetector | StepSupportDetector
+"""A detector whose model runs in this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPairs:
+    """The numbers of the pairs of a step: by passage, then by hypothesis, then by window."""
+
+    table: list[list[list[int]]]
+
+    def summarise(self, probabilities: Sequence[float]) -> dict[str, Any]:
+        """Return the score of the step and the number of the passage that gives it, counted from zero."""
+        scores = [fmean(max(probabilities[pair] for pair in pairs) for pairs in row) for row in self.table]
+        best = max(range(len(scores)), key=scores.__getitem__)
+        return {"score": scores[best], "passage": best}
+
+
+def _describe_labels(response_id: str, labels: StepLabels, steps: int) -> dict[str, Any]:
+    """Return whose labels were used and how many steps they leave out; raise where they do not fit the trace."""
+    if len(labels.substantive) != steps:
+        raise RecordError(
+            f"{labels.judge} labelled {len(labels.substantive)} steps, and the response has {steps}. Judge it again.",
+            record=repr(response_id),
+        )
+    counts = {
+        "not_substantive_steps": labels.substantive.count(False),
+        "undecided_steps": labels.substantive.count(None),
+    }
+    return {"step_labels": labels.judge, **counts}

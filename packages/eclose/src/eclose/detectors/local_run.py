@@ -1,0 +1,254 @@
+"""Score all responses of a run with a detector whose model runs in this process, or in the workers of a cluster.
+
+Responses are read one after the other, and the pairs of those in progress share batches of similar length. Every score
+is in the ledger once it is computed, so the same command continues an interrupted run; a finished run loads no model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eclose.calls.client import CallSettings
+from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, run_models_on_records
+from eclose.detectors.entailment import LocalDetector
+from eclose.detectors.local_detector import (
+    BATCH_TOKENS,
+    EncodedPair,
+    PairModel,
+    PairPlan,
+    StepLabels,
+    score_pairs_by_length,
+)
+from eclose.detectors.run import count_unscored
+from eclose.detectors.scores import DetectorScore, score_file_name
+from eclose.errors import RecordError, SettingError, UserError
+from eclose.files.jsonl import read_records
+from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
+from eclose.files.step import PipelineStep
+from eclose.files.verify import check_result_provenance
+from eclose.readers.response_tasks import ResponseTask, ResponseTasks
+from eclose.values.judgment import Judgment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eclose.calls.ledger.ledger import Ledger
+    from eclose.calls.resolve import ModelRef
+    from eclose.detectors.settings import LocalDetectorSettings
+
+DEFAULT_RESPONSES = 128
+"""Responses in progress at a time, whose pairs share batches."""
+_LINGER_SECONDS = 0.01
+"""Seconds without a new pair after which a batch starts."""
+
+
+async def score_responses_locally(
+    run: Path,
+    detector: LocalDetector,
+    *,
+    out: Path | None = None,
+    judgments: Path | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+    responses: int = DEFAULT_RESPONSES,
+    options: RunOptions | None = None,
+    allow_stale: bool = False,
+) -> RunResult:
+    """Score every response of a run's folder, and write ``scores-<detector>.jsonl`` with its manifest.
+
+    Args:
+        run: Folder with ``instances.jsonl`` and ``responses.jsonl``.
+        detector: The detector.
+        out: File to write; None for the run's folder. Name one where two models stand for the same detector.
+        judgments: Judgments that say which steps are substantive; None for those of the run. Not read by detectors
+            that need no such labels.
+        batch_tokens: Largest number of tokens of a batch, padding included. Scores do not depend on it, up to rounding.
+        responses: Responses in progress at a time.
+        options: Ledger, retry and force.
+        allow_stale: Whether judgments of other questions or responses are accepted.
+
+    Returns:
+        The result; its manifest counts every response.
+
+    Raises:
+        UserError: A file is missing, or the judgments were made from other files.
+    """
+    work = _plan_run(run, detector, out, judgments, batch_tokens, allow_stale=allow_stale)
+    if responses < 1:
+        raise SettingError("responses in progress must be at least 1.")
+    return await run_models_on_records(work, limit_responses(responses), options)
+
+
+def limit_responses(count: int = DEFAULT_RESPONSES) -> CallSettings:
+    """Return the settings with which a run keeps this many responses in progress."""
+    # A run keeps twice as many records in progress as calls.
+    return CallSettings(concurrency=max(1, count // 2))
+
+
+async def build_local_detector_run(
+    run: Path,
+    model: str,
+    settings: LocalDetectorSettings,
+    out: Path | None = None,
+    judgments: Path | None = None,
+    *,
+    allow_stale: bool = False,
+) -> LocalDetectorRun:
+    """Build the run from values that can be sent to a worker, which loads the weights on its own machine."""
+    detector = settings.build_detector(model)
+    return _plan_run(run, detector, out, judgments, settings.batch_tokens, allow_stale=allow_stale)
+
+
+def _plan_run(
+    run: Path,
+    detector: LocalDetector,
+    out: Path | None,
+    judgments: Path | None,
+    batch_tokens: int,
+    *,
+    allow_stale: bool,
+) -> LocalDetectorRun:
+    if batch_tokens < 1:
+        raise SettingError("batch_tokens of a detector must be at least 1.")
+    inputs: tuple[Path, ...] = (run / INSTANCES_FILE, run / RESPONSES_FILE)
+    if detector.needs_step_labels:
+        judgments = judgments or run / JUDGMENTS_FILE
+        _check_judgments(judgments, inputs, detector, allow_stale=allow_stale)
+        inputs = (*inputs, judgments)
+    stage = PipelineStep("detect", detector.identity, inputs, out or run / score_file_name(detector.kind))
+    return LocalDetectorRun(stage, detector, batch_tokens)
+
+
+def _check_judgments(judgments: Path, inputs: tuple[Path, ...], detector: LocalDetector, *, allow_stale: bool) -> None:
+    """Raise where there are no judgments, or where they were made from other files."""
+    if not judgments.is_file():
+        raise UserError(
+            f"{judgments}: no such file, and {detector.kind} scores substantive steps only. Judge the responses first"
+            f" (eclose judge {inputs[1].parent} --judge MODEL), or name a file of judgments."
+        )
+    if all(path.is_file() for path in inputs):
+        provenance = check_result_provenance(judgments, inputs)
+        provenance.refuse_stale(judgments, "Judge these responses", allow_stale=allow_stale)
+
+
+def read_step_labels(path: Path) -> dict[str, StepLabels]:
+    """Return which steps of each response are substantive, by the id of the response.
+
+    Raises:
+        RecordError: A judgment cannot be read, or a response was labelled twice and differently.
+    """
+    labels: dict[str, StepLabels] = {}
+    for judgment in read_records(path, Judgment):
+        steps = StepLabels(judgment.judge, tuple(step.substantive for step in judgment.steps))
+        if labels.setdefault(judgment.response_id, steps) != steps:
+            problem = "was judged twice, with different steps. Keep one judgment of each response."
+            raise RecordError(problem, path=path, record=repr(judgment.response_id))
+    return labels
+
+
+class _PendingPairs(NamedTuple):
+    pairs: tuple[EncodedPair, ...]
+    scores: asyncio.Future[list[float]]
+
+
+class PairQueue:
+    """Pairs of concurrent responses, scored together in a thread while the event loop writes to the ledger."""
+
+    def __init__(self, model: PairModel, batch_tokens: int) -> None:
+        self.model = model
+        self._batch_tokens = batch_tokens
+        self._queue: list[_PendingPairs] = []
+        self._scoring: asyncio.Task[None] | None = None
+
+    async def score(self, pairs: tuple[EncodedPair, ...]) -> list[float]:
+        """Return the score of each pair, in order."""
+        pending = _PendingPairs(pairs, asyncio.get_running_loop().create_future())
+        self._queue.append(pending)
+        if self._scoring is None:
+            self._scoring = asyncio.create_task(self._score_queue())
+        return await pending.scores
+
+    async def _score_queue(self) -> None:
+        while self._queue:
+            await self._linger()
+            batch, self._queue = self._queue, []
+            pairs = [pair for pending in batch for pair in pending.pairs]
+            try:
+                scores = await asyncio.to_thread(score_pairs_by_length, self.model, pairs, self._batch_tokens)
+            # Every response gets the error: an exception that ended this task would leave all of them waiting for ever.
+            except Exception as error:
+                _settle(batch, error)
+            else:
+                _settle(batch, scores)
+        # No await since the queue was found empty, so no pair arrived in between.
+        self._scoring = None
+
+    async def _linger(self) -> None:
+        size = 0
+        while size < len(self._queue):
+            size = len(self._queue)
+            await asyncio.sleep(_LINGER_SECONDS)
+
+
+def _settle(batch: Sequence[_PendingPairs], result: list[float] | Exception) -> None:
+    """Give each response its scores, or all of them the error."""
+    start = 0
+    for pending in batch:
+        stop = start + len(pending.pairs)
+        # A response whose caller was cancelled meanwhile takes no result.
+        if not pending.scores.done():
+            if isinstance(result, Exception):
+                pending.scores.set_exception(result)
+            else:
+                pending.scores.set_result(result[start:stop])
+        start = stop
+
+
+@dataclass(frozen=True)
+class LocalDetectorRun(ModelRun[ResponseTask]):
+    """A run that scores every response of a folder with a model in this process."""
+
+    detector: LocalDetector
+    batch_tokens: int = BATCH_TOKENS
+    _opened: list[tuple[PairQueue, Mapping[str, StepLabels]]] = field(default_factory=list, init=False)
+    """Loaded model and step labels, while the records are open."""
+
+    @property
+    def model_refs(self) -> tuple[ModelRef, ...]:
+        """No chat model: the detector's own model is loaded with the records."""
+        return ()
+
+    @property
+    def jobs(self) -> list[ModelJob]:
+        """One job: the score of a response."""
+        return [ModelJob(self._job, self._score, DetectorScore)]
+
+    @property
+    def _job(self) -> str:
+        return f"detect {self.detector.kind}"
+
+    async def _score(self, task: ResponseTask) -> DetectorScore:
+        queue, labels = self._opened[0]
+        plan = self.detector.plan_pairs(task, labels.get(task.id), queue.model)
+        return plan.conclude(await queue.score(plan.pairs)) if isinstance(plan, PairPlan) else plan
+
+    @contextmanager
+    def open_records(self) -> Iterator[ResponseTasks]:
+        """Open the responses with their questions, and load the model."""
+        instances, responses, *judgments = self.stage.inputs
+        tasks = ResponseTasks(instances, responses)
+        self.source_counts.update(tasks.counts)
+        labels = read_step_labels(judgments[0]) if judgments else {}
+        # Loaded here and not before: a finished run is recognised without it.
+        self._opened.append((PairQueue(self.detector.model.load(), self.batch_tokens), labels))
+        try:
+            yield tasks
+        finally:
+            self._opened.clear()
+
+    async def collect_notes(self, ledger: Ledger) -> dict[str, Any]:
+        """Count the responses without a score, by reason."""
+        return {"unscored": await count_unscored(ledger, self._job)}

@@ -1,0 +1,341 @@
+"""Labels of judged runs, with the responses that a report shows: all of a small run, a sample of a large one.
+
+The records of a run are read once for their labels; the texts of responses that are shown are read by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import combinations, permutations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eclose.diagnosis.compare import QuestionKey, name_outcome
+from eclose.diagnosis.label_table import LabelTable
+from eclose.diagnosis.labelled_run import HeldCases, LabelledRun, QuestionHashes, read_run_files
+from eclose.diagnosis.response_sample import ResponseStratum, choose_responses
+from eclose.errors import SettingError, UserError
+from eclose.files.json_reader import is_plain_json_lines
+from eclose.files.parts import get_remote_url, is_in_parts
+from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
+from eclose.metrics.rates import VERDICTS
+from eclose.readers.judged_run import (
+    NAMED_TWICE,
+    JudgedCase,
+    JudgedCaseSet,
+    combine_case_sets,
+    describe_contained_run,
+    describe_reused_question,
+    name_run_folders,
+    prefix_response_id,
+)
+from eclose.stats.arrays import Indices
+from eclose.values.instance import Instance
+from eclose.values.judgment import Criterion, Judgment, StepJudgment
+from eclose.values.response import Response, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from eclose.calls.cluster.workers import RaySettings
+    from eclose.values.three_valued import Label
+
+LARGE_RUN = 100_000
+"""Responses above which a report shows a sample."""
+SAMPLE_SIZE = 5_000
+"""Responses of a large run that a report shows."""
+_RUN_FILES = (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)
+
+
+@dataclass(frozen=True)
+class RunCounts:
+    """Labels of one or more judged runs."""
+
+    runs: Mapping[str, LabelledRun]
+    """The runs by their names."""
+    shown: Indices
+    """Rows of the responses that a report shows."""
+    repeated_ids: bool = False
+    """Whether two runs have a response id in common, so that the name of the run is put before every id."""
+
+    @classmethod
+    def of(cls, cases: Sequence[JudgedCase]) -> RunCounts:
+        """Return the counts of cases."""
+        run = LabelledRun(LabelTable.of(cases), HeldCases(cases), JudgedCaseSet(()))
+        return cls({"": run}, np.arange(len(cases)))
+
+    @cached_property
+    def labels(self) -> LabelTable:
+        """The labels of all runs."""
+        return LabelTable.concatenate([run.labels for run in self.runs.values()])
+
+    @cached_property
+    def caveats(self) -> JudgedCaseSet:
+        """The caveats of the rates, without the cases."""
+        return self._combine({name: run.caveats for name, run in self.runs.items()})
+
+    @cached_property
+    def case_set(self) -> JudgedCaseSet:
+        """The responses that a report shows, and the caveats of the rates."""
+        return replace(self.caveats, cases=tuple(self.read_cases(self.shown)))
+
+    @property
+    def sampled(self) -> bool:
+        """Whether responses were counted that are not shown."""
+        return len(self.labels) > len(self.shown)
+
+    @property
+    def labelled(self) -> Sequence[JudgedCase]:
+        """Every counted response with its labels; without its texts where not all responses are shown."""
+        return tuple(self._list_labels()) if self.sampled else self.case_set.cases
+
+    def read_cases(self, rows: Indices) -> Iterator[JudgedCase]:
+        """Yield the whole cases of some responses."""
+        for name, run, own in self._divide(rows):
+            cases = run.source.read_cases(run.labels.positions[own])
+            yield from (prefix_response_id(name, case) for case in cases) if self.repeated_ids else cases
+
+    def list_questions(self) -> Iterator[tuple[QuestionKey, QuestionHashes, int]]:
+        """Yield key and hashes of the questions of each run, and a row that answers them."""
+        start = 0
+        for run in self.runs.values():
+            labels = run.labels
+            # Questions are numbered in the order of their first responses.
+            _, rows = np.unique(labels.question, return_index=True)
+            hashes = run.source.hash_questions(labels.positions[rows])
+            yield from zip(labels.questions, hashes, (start + rows).tolist(), strict=True)
+            start += len(labels)
+
+    def _divide(self, rows: Indices) -> Iterator[tuple[str, LabelledRun, Indices]]:
+        """Yield each run with its name and its own rows among some rows of all runs."""
+        start = 0
+        for name, run in self.runs.items():
+            yield name, run, rows[(rows >= start) & (rows < start + len(run.labels))] - start
+            start += len(run.labels)
+
+    def _combine(self, sets: Mapping[str, JudgedCaseSet]) -> JudgedCaseSet:
+        if len(sets) == 1:
+            return next(iter(sets.values()))
+        return combine_case_sets(sets, repeated_ids=self.repeated_ids)
+
+    def _list_labels(self) -> Iterator[JudgedCase]:
+        for name, run, rows in self._divide(np.arange(len(self.labels))):
+            labels = run.labels
+            ids = run.source.read_ids(labels.positions)
+            for id_, row in zip(ids, rows.tolist(), strict=True):
+                case = _without_texts(id_, labels, row)
+                yield prefix_response_id(name, case) if self.repeated_ids else case
+
+
+_NO_ENTRIES: dict[Criterion, str] = {}
+_NO_VOTES: dict[str, tuple[Label, ...]] = {}
+_ONE_STEP = {label: (StepJudgment(True, label),) for label in (True, False, None)}
+
+
+def _without_texts(id_: str, labels: LabelTable, row: int) -> JudgedCase:
+    """Return a case with the five labels of a response and nothing else; equal parts are shared."""
+    verdict = VERDICTS[labels.verdict[row]]
+    benchmark, question = labels.questions[labels.question[row]]
+    judgment = Judgment(
+        id_,
+        labels.judges[labels.judge[row]],
+        _ONE_STEP[verdict.locally_sound],
+        aligned=verdict.aligned,
+        closed=verdict.closed,
+        complete=verdict.complete,
+        correct=verdict.correct,
+        unjudged=_NO_ENTRIES,
+        reasons=_NO_ENTRIES,
+        votes=_NO_VOTES,
+    )
+    return JudgedCase(
+        Instance(question, "", (), benchmark=benchmark), Response(id_, question, Trace(()), None), judgment
+    )
+
+
+def is_large_run(run: Path) -> bool:
+    """Return whether a run has more than ``LARGE_RUN`` responses in JSON Lines, or is in parts."""
+    if is_in_parts(run):
+        return True
+    files = [run / name for name in _RUN_FILES]
+    if not all(path.is_file() and is_plain_json_lines(path) for path in files):
+        return False
+    # Lines are counted, not parsed; a blank line more or less does not matter at this size.
+    with files[1].open("rb") as file:
+        blocks = iter(partial(file.read, 2**20), b"")
+        lines = 0
+        for block in blocks:
+            lines += block.count(b"\n")
+            if lines > LARGE_RUN:
+                return True
+    return False
+
+
+def count_runs(
+    runs: Sequence[Path | str],
+    *,
+    allow_stale: bool = False,
+    large: bool = False,
+    ray: RaySettings | None = None,
+) -> RunCounts:
+    """Read the labels of judged runs together, and choose the responses to show.
+
+    Where two runs use the same response id, the name of the run is put before every id.
+
+    Args:
+        runs: Folders of judged runs, or runs in parts.
+        allow_stale: Use judgments although questions or responses changed after they were judged.
+        large: Whether a sample of the responses is shown.
+        ray: Ray workers that read runs in parts; this process reads them without.
+
+    Raises:
+        SettingError: A run is named twice, or a run that is not in parts is to be read on Ray.
+        UserError: All responses of one run are in another one, so that they would count twice; or one id stands for
+            two questions; or the conditions of ``read_judged_cases``.
+    """
+    if len({str(get_remote_url(run) or Path(run).resolve()) for run in runs}) < len(runs):
+        raise SettingError(NAMED_TWICE)
+    names = name_run_folders([Path(run) for run in runs])
+    parts = {name: _read_run(run, allow_stale=allow_stale, ray=ray) for name, run in zip(names, runs, strict=True)}
+    refuse_shared_responses(parts, large=large)
+    ids = np.concatenate([run.labels.ids for run in parts.values()])
+    counts = RunCounts(parts, np.arange(len(ids)), repeated_ids=len(parts) > 1 and len(np.unique(ids)) < len(ids))
+    return replace(counts, shown=_sample(counts.labels)) if large and len(ids) > SAMPLE_SIZE else counts
+
+
+def _sample(labels: LabelTable) -> Indices:
+    """Return the rows of a sample of responses."""
+    models, model = labels.group_by_model()
+    benchmarks, benchmark = labels.group_by_benchmark()
+    outcomes = [name_outcome(verdict) for verdict in VERDICTS]
+    names = sorted(set(outcomes))
+    outcome = np.array([names.index(name) for name in outcomes])[labels.verdict]
+    groups, stratum = np.unique((outcome * len(benchmarks) + benchmark) * len(models) + model, return_inverse=True)
+    strata = [
+        ResponseStratum(names[pair // len(benchmarks)], benchmarks[pair % len(benchmarks)], models[number])
+        for pair, number in (divmod(group, len(models)) for group in groups.tolist())
+    ]
+    return choose_responses(strata, stratum, labels.ids, SAMPLE_SIZE)
+
+
+def refuse_shared_responses(runs: Mapping[str, LabelledRun], *, large: bool) -> None:
+    """Raise UserError where all responses of a run are in another one, or where one id stands for two questions."""
+    # In both orders, since either run may be a part of the other.
+    for (name, run), (other_name, other) in permutations(runs.items(), 2):
+        if _is_contained(run, other, with_questions=large):
+            raise UserError(describe_contained_run(name, other_name))
+    counts = [RunCounts({name: run}, np.arange(len(run.labels))) for name, run in runs.items()]
+    if not large:
+        refuse_reused_questions(*counts)
+        return
+    for pair in combinations(counts, 2):
+        compare_questions(*pair, "combined")
+
+
+def _is_contained(run: LabelledRun, other: LabelledRun, *, with_questions: bool) -> bool:
+    """Return whether every response of a run, and its question where asked for, is in another one."""
+    _, rows, other_rows = np.intersect1d(run.labels.ids, other.labels.ids, assume_unique=True, return_indices=True)
+    if len(rows) < len(run.labels) or not len(rows):
+        return False
+    # Different systems may use the same ids, so the responses themselves decide; the first difference ends it.
+    order = np.argsort(rows)
+    pairs = zip(
+        run.source.read_cases(run.labels.positions[rows[order]]),
+        other.source.read_cases(other.labels.positions[other_rows[order]]),
+        strict=True,
+    )
+    return all(
+        own.response == others.response and (not with_questions or own.instance == others.instance)
+        for own, others in pairs
+    )
+
+
+def refuse_reused_questions(*runs: RunCounts) -> None:
+    """Raise UserError where one id stands for two questions; the message has both texts."""
+    if (responses := _find_reused_question(*runs)) is not None:
+        first, second = (next(run.read_cases(np.array([row]))).instance for run, row in responses)
+        raise UserError(describe_reused_question(first, second))
+
+
+def _find_reused_question(*runs: RunCounts) -> tuple[tuple[RunCounts, int], tuple[RunCounts, int]] | None:
+    """Return the first two responses to different questions with one id; None where there are none."""
+    # A single run has every question once.
+    if sum(len(run.runs) for run in runs) < 2:
+        return None
+    answers: dict[QuestionKey, tuple[int, RunCounts, int]] = {}
+    for run in runs:
+        for key, hashes, row in run.list_questions():
+            text, first_run, first_row = answers.setdefault(key, (hashes.text, run, row))
+            if text != hashes.text:
+                return (first_run, first_row), (run, row)
+    return None
+
+
+def compare_questions(run: RunCounts, base: RunCounts, use: str = "compared") -> int:
+    """Return the number of shared questions with other passages in the base run.
+
+    Args:
+        run: A run.
+        base: The other run.
+        use: What is done with the runs, for the message.
+
+    Raises:
+        UserError: One id stands for different questions in the two runs.
+    """
+    base_hashes: dict[QuestionKey, QuestionHashes] = {}
+    for key, hashes, _ in base.list_questions():
+        base_hashes.setdefault(key, hashes)
+    differing, compared = 0, set()
+    for key, hashes, _ in run.list_questions():
+        if key in compared or key not in base_hashes:
+            continue
+        compared.add(key)
+        if hashes.text != base_hashes[key].text:
+            raise UserError(
+                f"question {key[1]} has another text in the {'base' if use == 'compared' else 'other'} run. "
+                f"Runs can be {use} only where the same id is the same question."
+            )
+        differing += hashes.passages != base_hashes[key].passages
+    return differing
+
+
+def _read_run(run: Path | str, *, allow_stale: bool, ray: RaySettings | None) -> LabelledRun:
+    if is_in_parts(run):
+        from eclose.diagnosis.parts import read_run_in_parts  # noqa: PLC0415 - rarely needed
+
+        return read_run_in_parts(run, allow_stale=allow_stale, ray=ray)
+    if ray is not None:
+        raise SettingError(f"{run}: workers count runs in parts. Write it in parts first: eclose data split {run} OUT.")
+    return read_run_files(Path(run), allow_stale=allow_stale)
+
+
+def split_run(run: Path | str, out: Path | str, *, rows: int | None = None, allow_stale: bool = False) -> int:
+    """Write a judged run in Parquet parts, which ``diagnose`` and ``gate`` read as they read the folder of a run.
+
+    Args:
+        run: Folder of a judged run in JSON Lines.
+        out: New folder, or an address in object storage: ``s3://bucket/path``, ``gs://`` or ``abfss://``.
+        rows: Responses of a part, 50,000 by default.
+        allow_stale: Use judgments although questions or responses changed after they were judged.
+
+    Returns:
+        The number of parts.
+
+    Raises:
+        UserError: The folder holds no judged run, or judgments of other responses; or ``out`` holds parts already.
+
+    Examples:
+        >>> from eclose.diagnosis.stream import split_run
+        >>> split_run("demo", "demo-parts", rows=20)
+        3
+    """
+    from eclose.diagnosis.parts import PART_ROWS, refuse_used_folder, write_parts  # noqa: PLC0415
+
+    part_rows = PART_ROWS if rows is None else rows
+    refuse_used_folder(out, part_rows)
+    counted = read_run_files(Path(run), allow_stale=allow_stale)
+    return len(write_parts(out, counted, part_rows).parts)

@@ -1,0 +1,1 @@
+"""Files of records, tables and runs: read strictly, written whole."""

@@ -1,0 +1,1 @@
+"""Guests in other tools: exports of verdicts, scorers, Inspect."""

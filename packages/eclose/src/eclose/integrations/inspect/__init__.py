@@ -1,0 +1,1 @@
+"""Models, logs, scorers and tasks of Inspect."""

@@ -1,0 +1,224 @@
+"""Import of an Inspect log into a run's folder: questions, responses and judgments, with every sample counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from eclose.calls.inspect_model import require_inspect
+from eclose.errors import RecordError, UserError
+from eclose.files.jsonl import DUPLICATE, ID_REUSED, WRONG_RECORD, ReadRecord, check_core_rules, encode_json_line
+from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
+from eclose.files.step import PipelineStep, write_step_files
+from eclose.integrations.inspect.samples import (
+    JUDGMENT,
+    explain_missing_response,
+    get_verdict_labels,
+    instance_from_sample,
+    parse_score_labels,
+    read_metadata_record,
+    response_from_output,
+)
+from eclose.values.judgment import Judgment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from inspect_ai.log import EvalLog, EvalSample
+
+    from eclose.files.outcome_counts import RecordCounts
+    from eclose.values.instance import Instance
+    from eclose.values.response import Response
+
+LGG_SCORE = "lgg"
+FAILED, INVALIDATED, MISSING, UNSCORED = "sample failed", "invalidated", "not in the log", "not scored"
+# Large fields of a sample that are not needed.
+_SKIPPED_FIELDS = frozenset({"events", "events_data", "store", "timelines"})
+
+
+class InspectSampleRecords(NamedTuple):
+    """The three records of one sample, each with a value, a rejection or an error."""
+
+    instance: ReadRecord[Instance]
+    response: ReadRecord[Response]
+    judgment: ReadRecord[Judgment]
+
+
+class ImportedRunFile(NamedTuple):
+    """A file of the run's folder, with counts of the samples."""
+
+    stage: PipelineStep
+    counts: RecordCounts
+    again: bool
+    """Whether the file existed from the same import and was left as it is."""
+
+
+def import_inspect_log(log: Path, out: Path, *, score: str = LGG_SCORE, force: bool = False) -> list[ImportedRunFile]:
+    """Write ``instances.jsonl``, ``responses.jsonl`` and ``judgments.jsonl`` into a folder.
+
+    ``score`` is the name of the scorer's results in the log.
+    """
+    require_inspect()
+    names = (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)
+    steps = [
+        # Rejected samples are lost responses, which a gate counts and a report lists by name.
+        PipelineStep(
+            "data from-inspect",
+            {"part": name, "score": score},
+            (log,),
+            out / name,
+            explains_rejected=name == RESPONSES_FILE,
+        )
+        for name in names
+    ]
+    manifests = [step.claim(force=force) for step in steps]
+    # The three files come from one pass over the log, so all are written unless all exist.
+    if all(manifest is not None for manifest in manifests):
+        pairs = zip(steps, manifests, strict=True)
+        return [ImportedRunFile(step, manifest.counts, again=True) for step, manifest in pairs if manifest]
+    all_counts = write_step_files(steps, _read_log_samples(log, score=score))
+    return [ImportedRunFile(step, counts, again=False) for step, counts in zip(steps, all_counts, strict=True)]
+
+
+def _read_log_samples(log: Path, *, score: str = LGG_SCORE) -> Iterator[InspectSampleRecords]:
+    """Yield the records of every sample in a log, then of the samples that are missing from it."""
+    from inspect_ai.log import read_eval_log  # noqa: PLC0415 - optional
+
+    try:
+        header = read_eval_log(log, header_only=True)
+    except (ValueError, KeyError) as error:
+        raise UserError(f"{log}: is no log of Inspect ({error}).") from error
+    reader = _SampleReader(log, header.eval.model, score)
+    present = set()
+    for sample in _iterate_samples(log, header):
+        present.add((str(sample.id), sample.epoch))
+        yield reader.read(sample)
+    yield from _report_missing(header, present)
+
+
+def _iterate_samples(log: Path, header: EvalLog) -> Iterator[EvalSample]:
+    """Yield the samples one at a time; a JSON log is read into memory."""
+    from inspect_ai.log import read_eval_log, read_eval_log_samples  # noqa: PLC0415 - optional
+
+    # Samples are read one by one by the ids in the header.
+    if log.suffix == ".json" or header.eval.dataset.sample_ids is None:
+        yield from read_eval_log(log, resolve_attachments="core").samples or ()
+    else:
+        yield from read_eval_log_samples(
+            log, all_samples_required=False, resolve_attachments="core", exclude_fields=set(_SKIPPED_FIELDS)
+        )
+
+
+def _report_missing(header: EvalLog, present: set[tuple[str, int]]) -> Iterator[InspectSampleRecords]:
+    """Yield rejections for the samples that an interrupted evaluation did not reach."""
+    if header.status == "success":
+        return
+    for sample_id in header.eval.dataset.sample_ids or ():
+        for epoch in range(1, (header.eval.config.epochs or 1) + 1):
+            if (str(sample_id), epoch) not in present:
+                where = _format_sample(sample_id, epoch)
+                yield InspectSampleRecords(*(ReadRecord(where, rejected=MISSING) for _ in InspectSampleRecords._fields))
+
+
+def _format_sample(sample_id: str | int, epoch: int) -> str:
+    """Return the location of a sample in a log, as messages print it."""
+    return f"sample {sample_id!r} epoch {epoch}"
+
+
+class _SampleReader:
+    """Reader of the samples of one log, which recognises repeated questions."""
+
+    def __init__(self, log: Path, model: str, score: str) -> None:
+        self._log = log
+        self._model = model
+        self._score = score
+        # By instance id: the first sample, and a hash of the instance instead of its full text.
+        self._questions: dict[str, tuple[str, int]] = {}
+
+    def read(self, sample: EvalSample) -> InspectSampleRecords:
+        where = _format_sample(sample.id, sample.epoch)
+        try:
+            instance = _parse_instance(sample)
+        except RecordError as error:
+            problem = error.at(self._log, where)
+            return InspectSampleRecords(
+                *(ReadRecord(where, error=problem, error_kind=WRONG_RECORD) for _ in InspectSampleRecords._fields)
+            )
+        question = self._check_question(where, instance)
+        if question.error is not None:
+            reused = question.error
+            return InspectSampleRecords(
+                question, *(ReadRecord(where, error=reused, error_kind=ID_REUSED) for _ in range(2))
+            )
+        return InspectSampleRecords(question, *self._read_answer(where, instance, sample))
+
+    def _check_question(self, where: str, instance: Instance) -> ReadRecord[Instance]:
+        """Return the question at its first occurrence, a rejection at further epochs, an error for a reused id."""
+        content = hash(encode_json_line(instance))
+        first = self._questions.setdefault(instance.id, (where, content))
+        if first == (where, content):
+            return ReadRecord(where, value=instance)
+        if first[1] == content:
+            return ReadRecord(where, rejected=DUPLICATE)
+        problem = f"the id {instance.id!r} was used in {first[0]} for another question."
+        return ReadRecord(where, error=RecordError(problem, path=self._log, record=where), error_kind=ID_REUSED)
+
+    def _read_answer(
+        self, where: str, instance: Instance, sample: EvalSample
+    ) -> tuple[ReadRecord[Response], ReadRecord[Judgment]]:
+        """Return the records of response and judgment; a problem of the response counts for both."""
+        try:
+            response = self._find_response(instance, sample)
+        except RecordError as error:
+            problem = error.at(self._log, where)
+            return (
+                ReadRecord(where, error=problem, error_kind=WRONG_RECORD),
+                ReadRecord(where, error=problem, error_kind=WRONG_RECORD),
+            )
+        if isinstance(response, str):
+            return ReadRecord(where, rejected=response), ReadRecord(where, rejected=response)
+        return ReadRecord(where, value=response), self._read_judgment(where, response, sample)
+
+    def _read_judgment(self, where: str, response: Response, sample: EvalSample) -> ReadRecord[Judgment]:
+        try:
+            judgment = self._find_judgment(response, sample)
+        except RecordError as error:
+            return ReadRecord(where, error=error.at(self._log, where), error_kind=WRONG_RECORD)
+        return ReadRecord(where, rejected=judgment) if isinstance(judgment, str) else ReadRecord(where, value=judgment)
+
+    def _find_response(self, instance: Instance, sample: EvalSample) -> Response | str:
+        """Return the response, or the reason for which it is missing."""
+        if sample.invalidation is not None:
+            return INVALIDATED
+        reason = explain_missing_response(sample.output)
+        if reason is not None:
+            # A sample with a response can have an error too: that of its scoring.
+            return FAILED if sample.error is not None else reason
+        return response_from_output(instance, sample.output, self._model, sample.epoch)
+
+    def _find_judgment(self, response: Response, sample: EvalSample) -> Judgment | str:
+        """Return the judgment, or the reason for which it is missing."""
+        score = (sample.scores or {}).get(self._score)
+        judgment = None if score is None else read_metadata_record(Judgment, score.metadata, JUDGMENT)
+        if score is None or judgment is None:
+            return FAILED if sample.error is not None else UNSCORED
+        if judgment.response_id != response.id:
+            raise RecordError(f"the judgment is of {judgment.response_id!r}, not of {response.id!r}.")
+        if get_verdict_labels(parse_score_labels(score.value)) != get_verdict_labels(judgment.verdict):
+            # Inspect lets people edit scores; the judgment in the metadata would then contradict the labels.
+            raise RecordError("the score was edited and contradicts its judgment. Score the sample again.")
+        return judgment
+
+
+def _parse_instance(sample: EvalSample) -> Instance:
+    target = [sample.target] if isinstance(sample.target, str) else sample.target
+    instance = instance_from_sample(sample.id, _read_question_text(sample), target, sample.metadata)
+    check_core_rules(instance)
+    return instance
+
+
+def _read_question_text(sample: EvalSample) -> str:
+    """Return the input as a scorer sees it: the last message of the user."""
+    if isinstance(sample.input, str):
+        return sample.input
+    return next((message.text for message in reversed(sample.input) if message.role == "user"), "")

@@ -1,0 +1,288 @@
+"""The scores of a judged run: a row for each response and metric, as every target of an export takes them.
+
+An unjudged label has no value. It is exported as an error with its reason, never as 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import eclose
+from eclose.diagnosis.diagnose import describe_response_failure
+from eclose.files.manifest import hash_file
+from eclose.files.run_folder import JUDGMENTS_FILE
+from eclose.files.verify import find_file_manifest
+from eclose.prompts.judge_questions import CRITERION_QUESTIONS
+from eclose.readers.judged_run import LeftOutResponse, read_judged_cases
+from eclose.values.identity import content_hash
+from eclose.values.judgment import Criterion
+from eclose.values.three_valued import Label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from eclose.files.manifest import Manifest
+    from eclose.readers.judged_run import JudgedCase
+
+_NAMESPACE = uuid.UUID("0b8a7c3e-6d0f-5e52-9a55-2f2f0c1c7c11")
+"""Namespace of the ids; a change would double every score that was exported before."""
+UNJUDGED_LABEL = "unjudged"
+NO_FAILURE_LABEL = "none"
+
+
+class ScoreName(StrEnum):
+    """The names under which trace stores show the scores."""
+
+    LOCAL_SOUNDNESS = "eclose.local_soundness"
+    ALIGNMENT = "eclose.alignment"
+    CLOSURE = "eclose.closure"
+    COMPLETENESS = "eclose.completeness"
+    ACCURACY = "eclose.accuracy"
+    RELIABILITY = "eclose.reliability"
+    FAILURE_CLASS = "eclose.failure_class"
+
+
+_CRITERIA = {
+    Criterion.LOCAL_SOUNDNESS: (ScoreName.LOCAL_SOUNDNESS, "sound", "unsound"),
+    Criterion.ALIGNMENT: (ScoreName.ALIGNMENT, "aligned", "not_aligned"),
+    Criterion.CLOSURE: (ScoreName.CLOSURE, "closed", "not_closed"),
+    Criterion.COMPLETENESS: (ScoreName.COMPLETENESS, "complete", "incomplete"),
+    Criterion.CORRECTNESS: (ScoreName.ACCURACY, "correct", "incorrect"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictScore:
+    """One score of one response."""
+
+    id: str
+    """UUID of run, response and name: the same at every export."""
+    name: ScoreName
+    value: Label
+    """None where the label was not judged, and for the failure class, which has a label alone."""
+    label: str | None
+    """Category of the score; None where it was not judged."""
+    explanation: str | None
+    unjudged: str | None = None
+    """Why there is no label; None where there is one."""
+    guideline: str | None = None
+    """Hash of the guideline that the judge applied; None where the run has no manifest."""
+
+    @property
+    def number(self) -> int | None:
+        """The value as 1 or 0; None where there is none."""
+        return None if self.value is None else int(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredResponse:
+    """A response with its scores, and the span they are sent to."""
+
+    response_id: str
+    instance_id: str
+    judge: str
+    model: str | None
+    trace_id: str
+    span_id: str | None
+    """None where the store knows traces alone."""
+    derived: bool
+    """Whether the trace id was derived from the response's id, since no span is known."""
+    scores: tuple[VerdictScore, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictScoreTable:
+    """The scores of a run."""
+
+    run_id: str
+    """Hash of the judge, its settings and the judged files."""
+    judged_at: int
+    """Time of the judgments in nanoseconds since 1970."""
+    rows: tuple[ScoredResponse, ...]
+    left_out: tuple[LeftOutResponse, ...] = ()
+    """Responses without a judgment, with the reason."""
+    notices: tuple[str, ...] = ()
+    version: str = field(default_factory=lambda: eclose.__version__)
+
+    @property
+    def judged_time(self) -> str:
+        """Time of the judgments, as ``2026-11-17T10:00:00Z``."""
+        return datetime.fromtimestamp(self.judged_at // 10**9, UTC).isoformat().replace("+00:00", "Z")
+
+    @property
+    def score_count(self) -> int:
+        """Number of scores of all responses."""
+        return sum(len(row.scores) for row in self.rows)
+
+    def batch_rows(self, size: int) -> Iterator[tuple[ScoredResponse, ...]]:
+        """Yield the responses, ``size`` at a time."""
+        for start in range(0, len(self.rows), size):
+            yield self.rows[start : start + size]
+
+    def iterate(self) -> Iterator[tuple[ScoredResponse, VerdictScore]]:
+        """Yield every score with its response."""
+        for row in self.rows:
+            for score in row.scores:
+                yield row, score
+
+    def describe(self, row: ScoredResponse, score: VerdictScore) -> dict[str, str]:
+        """Return the attributes that say how a score came about; those without a value are left out."""
+        attributes = {
+            "eclose.score.id": score.id,
+            "eclose.run": self.run_id,
+            "eclose.response.id": row.response_id,
+            "eclose.question.id": row.instance_id,
+            "eclose.judge.model": row.judge,
+            "eclose.guideline.sha256": None if score.guideline is None else score.guideline.removeprefix("sha256:"),
+            "eclose.version": self.version,
+            "eclose.unjudged.reason": score.unjudged,
+        }
+        return {name: value for name, value in attributes.items() if value is not None}
+
+
+class DeliveryStatus(StrEnum):
+    """The outcome of sending scores."""
+
+    SENT = "sent"
+    PRESENT = "present"
+    """The target has the score from an earlier export."""
+    REFUSED = "refused"
+
+
+class Delivery(NamedTuple):
+    """The outcome of some scores of one response."""
+
+    response_id: str
+    scores: int
+    status: DeliveryStatus = DeliveryStatus.SENT
+    reason: str = ""
+
+
+def read_score_table(run: Path, *, allow_stale: bool = False) -> VerdictScoreTable:
+    """Read the scores of a judged run.
+
+    Raises:
+        UserError: The folder holds no judged run, or judgments of other responses and ``allow_stale`` is false.
+    """
+    case_set = read_judged_cases(run, allow_stale=allow_stale)
+    judgments = run / JUDGMENTS_FILE
+    manifest = find_file_manifest(judgments)
+    # Without a manifest, as for imported labels, the content of the file is the identity of the run.
+    run_id = hash_file(judgments) if manifest is None else manifest.work_id
+    builder = _ScoreBuilder(run_id, _find_guidelines(manifest))
+    return VerdictScoreTable(
+        run_id,
+        judgments.stat().st_mtime_ns if manifest is None else _parse_time(manifest),
+        tuple(builder.score(case) for case in case_set.cases),
+        case_set.left_out,
+        case_set.notices,
+    )
+
+
+def _parse_time(manifest: Manifest) -> int:
+    return int(datetime.fromisoformat(manifest.written_at).timestamp()) * 10**9
+
+
+def _find_guidelines(manifest: Manifest | None) -> Mapping[str, str]:
+    """Return the hash of each guideline by the name of its question; empty where they are unknown."""
+    guidelines = {} if manifest is None else manifest.settings.get("guidelines", {})
+    return guidelines if isinstance(guidelines, dict) else {}
+
+
+def score_case(case: JudgedCase) -> tuple[VerdictScore, ...]:
+    """Return the scores of one response outside of a run, under the names that exports use."""
+    return _ScoreBuilder("", {}).score(case).scores
+
+
+def derive_hex_id(text: str, length: int) -> str:
+    """Return an id of ``length`` hexadecimal digits that depends on the text alone."""
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+@dataclass(frozen=True, slots=True)
+class _ScoreBuilder:
+    """The scores of cases of one run."""
+
+    run_id: str
+    guidelines: Mapping[str, str]
+
+    def score(self, case: JudgedCase) -> ScoredResponse:
+        response, span = case.response, case.response.span
+        derived = span is None or not span.trace_id
+        return ScoredResponse(
+            response.id,
+            case.instance.id,
+            case.judgment.judge,
+            None if response.source is None else response.source.model,
+            derive_hex_id(f"eclose trace {response.id}", 32) if span is None or derived else span.trace_id,
+            derive_hex_id(f"eclose span {response.id}", 16) if span is None or derived else span.span_id,
+            derived,
+            (*(self._score_criterion(case, criterion) for criterion in Criterion), *self._score_whole(case)),
+        )
+
+    def _score_criterion(self, case: JudgedCase, criterion: Criterion) -> VerdictScore:
+        name, positive, negative = _CRITERIA[criterion]
+        judgment, value = case.judgment, case.judgment.label(criterion)
+        if value is None:
+            reason = judgment.unjudged.get(criterion, "a step was not judged")
+            return self._build(case, name, None, None, None, reason, self._guideline(criterion))
+        explanation = judgment.reasons.get(criterion) or (
+            _explain_steps(case) if criterion is Criterion.LOCAL_SOUNDNESS else None
+        )
+        label = positive if value else negative
+        return self._build(case, name, value, label, explanation, None, self._guideline(criterion))
+
+    def _score_whole(self, case: JudgedCase) -> Iterator[VerdictScore]:
+        verdict, reason = case.verdict, _explain_undecided(case)
+        sentence = describe_response_failure(case)
+        # All guidelines together, since the scores rest on several labels.
+        guideline = content_hash(dict(self.guidelines)) if self.guidelines else None
+        group = "unreliable" if verdict.trace_group is None else str(verdict.trace_group)
+        for name, value, decided, label in (
+            (ScoreName.RELIABILITY, verdict.reliable, verdict.reliable is not None, group),
+            (
+                ScoreName.FAILURE_CLASS,
+                None,
+                verdict.globally_sufficient is not None,
+                str(verdict.failure_class or NO_FAILURE_LABEL),
+            ),
+        ):
+            if decided:
+                yield self._build(case, name, value, label, sentence, None, guideline)
+            else:
+                yield self._build(case, name, None, None, None, reason, guideline)
+
+    def _build(self, case: JudgedCase, name: ScoreName, *values: Any) -> VerdictScore:
+        key = json.dumps([self.run_id, case.response.id, str(name)])
+        return VerdictScore(str(uuid.uuid5(_NAMESPACE, key)), name, *values)
+
+    def _guideline(self, criterion: Criterion) -> str | None:
+        return self.guidelines.get(str(CRITERION_QUESTIONS[criterion]))
+
+
+def _explain_steps(case: JudgedCase) -> str | None:
+    """Return the reasons of the unsound steps in the judge's words; None where there are none."""
+    reasons = [
+        f"Step {number}: {step.reason or step.failure or 'does not hold'}"
+        for number, step in enumerate(case.judgment.steps, start=1)
+        if step.sound is False
+    ]
+    return " ".join(reasons) or None
+
+
+def _explain_undecided(case: JudgedCase) -> str:
+    """Return the reasons of the missing labels that the whole rests on."""
+    reasons = [
+        f"{criterion}: {case.judgment.unjudged[criterion]}"
+        for criterion in (Criterion.LOCAL_SOUNDNESS, Criterion.ALIGNMENT, Criterion.CLOSURE)
+        if criterion in case.judgment.unjudged
+    ]
+    return "; ".join(reasons) or "a step was not judged"

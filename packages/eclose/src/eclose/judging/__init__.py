@@ -1,0 +1,1 @@
+"""Judging by a model, criterion by criterion, and its validation against people."""

@@ -1,0 +1,138 @@
+"""The questions and responses to judge: those of a run's folder, of two files, or of one file that holds both.
+
+The module imports no client packages, so responses can be read where none are installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eclose.errors import SettingError, UserError
+from eclose.files.json_reader import read_json_objects, require_regular_file
+from eclose.files.outcome_counts import RecordCounts
+from eclose.files.run_folder import INSTANCES_FILE, RESPONSES_FILE
+from eclose.files.step import PipelineStep
+from eclose.readers.import_settings import ImportSettings
+from eclose.readers.layouts import RecordLayout
+from eclose.readers.load import resolve_file_layout, scan_instances, scan_recorded_responses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from eclose.files.jsonl import ReadRecord
+
+
+@dataclass(frozen=True)
+class JudgeInputFiles:
+    """The files of questions and responses."""
+
+    instances: Path
+    responses: Path
+    counts: Mapping[str, RecordCounts] = field(default_factory=dict, compare=False)
+    """Record counts of another tool's file, where both files were written from it."""
+
+
+def find_judge_inputs(
+    path: Path,
+    out: Path,
+    instances: Path | None = None,
+    layout: RecordLayout = RecordLayout.AUTO,
+    settings: ImportSettings | None = None,
+    *,
+    force: bool = False,
+    scratch: Path | None = None,
+) -> JudgeInputFiles:
+    """Return the files of a run's folder, of a file of responses, or written from another tool's file.
+
+    Args:
+        path: A run's folder, a file of responses, or a file of another tool with questions and responses side by side.
+        out: Folder for the two files that are written from another tool's file.
+        instances: File of the questions; needed for a file of responses.
+        layout: Layout of another tool's file.
+        settings: Settings of reading another tool's file.
+        force: Whether to write the two files anew where they were made from another file, or from an earlier state of
+            this one.
+        scratch: Folder for the two files in place of ``out``, for a forecast that leaves ``out`` as it is.
+
+    Raises:
+        SettingError: ``path`` is a file of responses, and ``instances`` is missing; or ``settings`` do nothing there.
+        UserError: There is no response, so a run over it would look complete and say nothing.
+    """
+    settings = settings or ImportSettings()
+    if path.is_dir():
+        _refuse_settings(path, settings)
+        return _require_files(JudgeInputFiles(instances or path / INSTANCES_FILE, path / RESPONSES_FILE))
+    require_regular_file(path)
+    # A mapping says what is where, whatever the keys of the records.
+    if settings.columns or not _holds_responses(path):
+        return _split_file(path, out, resolve_file_layout(path, layout, settings), settings, force, scratch)
+    _refuse_settings(path, settings)
+    if instances is None:
+        raise SettingError(f"{path}: the questions of these responses are missing. Name their file with --instances.")
+    return _require_files(JudgeInputFiles(instances, path))
+
+
+def _holds_responses(path: Path) -> bool:
+    """Return whether the first readable record has the fields of a response."""
+    # By the fields of a record and not by the name of the file: another tool's file may be called responses.jsonl as
+    # well.
+    try:
+        first = next((raw.value for raw in read_json_objects(path) if raw.value is not None), {})
+    except UserError:
+        # Not a file of records; finding its layout says so, or reads it in another way.
+        return False
+    return {"instance_id", "trace"} <= first.keys()
+
+
+def _refuse_settings(path: Path, settings: ImportSettings) -> None:
+    """Raise where settings of reading another tool's file are given for files of this package."""
+    if settings.identity:
+        raise SettingError(
+            f"{path}: holds questions and responses as eclose writes them, so --map, --trace, model, dataset "
+            "and case do nothing. Leave them out, or name the file that they were read from."
+        )
+
+
+def _require_files(inputs: JudgeInputFiles) -> JudgeInputFiles:
+    require_regular_file(inputs.instances)
+    require_regular_file(inputs.responses)
+    if inputs.responses.stat().st_size == 0:
+        raise UserError(f"{inputs.responses}: holds no response. Let a model answer the questions: eclose generate.")
+    return inputs
+
+
+def _split_file(
+    path: Path, out: Path, layout: RecordLayout, imported: ImportSettings, force: bool, scratch: Path | None
+) -> JudgeInputFiles:
+    """Write the questions and the responses of one file into two, and count its records."""
+    settings = {"format": layout.value, **imported.identity}
+    questions = PipelineStep("judge instances", settings, (path,), out / INSTANCES_FILE)
+    responses = PipelineStep("judge responses", settings, (path,), out / RESPONSES_FILE, explains_rejected=True)
+    questions, question_counts = _write_part(
+        questions, scan_instances(path, layout=layout, settings=imported), force, scratch
+    )
+    responses, response_counts = _write_part(
+        responses, scan_recorded_responses(path, layout=layout, settings=imported), force, scratch
+    )
+    if not response_counts.accepted:
+        raise UserError(
+            f"{path}: holds no response to judge. Questions: {question_counts}. Responses: {response_counts}. "
+            "Let a model answer the questions (eclose generate), or name the column of the response with --map."
+        )
+    counts = {f"questions in {path.name}": question_counts, f"responses in {path.name}": response_counts}
+    return JudgeInputFiles(questions.out, responses.out, counts)
+
+
+def _write_part(
+    step: PipelineStep, records: Iterable[ReadRecord[Any]], force: bool, scratch: Path | None
+) -> tuple[PipelineStep, RecordCounts]:
+    """Write one of the two files unless the same work has written it; return the step and its counts."""
+    # Claimed in ``out`` for a forecast too, which then says that the run would be refused.
+    if (manifest := step.claim(force=force)) is not None:
+        return step, manifest.counts
+    if scratch is not None:
+        step = replace(step, out=scratch / step.out.name)
+    return step, step.write(records)

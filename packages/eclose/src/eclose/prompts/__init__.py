@@ -1,0 +1,1 @@
+"""What each role is asked and shown; the texts are locked by their hashes."""

@@ -1,0 +1,1 @@
+"""Records of benchmarks, pipelines and agents, read into cases."""

@@ -1,0 +1,1 @@
+"""Traces of spans, as stores and instrumentation write them."""

@@ -1,0 +1,1 @@
+"""The report of a run: its sections, examples, explorer and figures."""

@@ -1,0 +1,1 @@
+"""The formats in which a report is written."""

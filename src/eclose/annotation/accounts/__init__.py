@@ -1,1 +1,0 @@
-"""Accounts: people and their invitations, passwords, sessions, and limits on login attempts."""

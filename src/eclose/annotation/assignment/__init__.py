@@ -1,1 +1,0 @@
-"""Assignment of responses to annotators, balanced over groups."""

@@ -1,1 +1,0 @@
-"""Results of annotation: agreement, final labels, and files that other tools read."""

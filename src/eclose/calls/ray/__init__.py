@@ -1,1 +1,0 @@
-"""Runs spread over the machines of a Ray cluster."""

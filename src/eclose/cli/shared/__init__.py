@@ -1,1 +1,0 @@
-"""Options, output and progress shared by commands."""

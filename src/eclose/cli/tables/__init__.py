@@ -1,1 +1,0 @@
-"""Tables of commands, one for each part of the package that can be installed by itself."""

@@ -1,1 +1,0 @@
-"""Construction of counterfactual families from questions with passages, each part verified."""

@@ -1,1 +1,0 @@
-"""Publishing of families: data card, and Parquet tables for dataset hubs."""

@@ -1,1 +1,0 @@
-"""Domain values and deterministic rules; they use the standard library only."""

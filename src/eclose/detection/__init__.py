@@ -1,1 +1,0 @@
-"""Detectors: cheap scores that tell which responses to look at, without a frontier judge."""

@@ -1,1 +1,0 @@
-"""Verifiers of dependencies, learned from counterfactual families."""

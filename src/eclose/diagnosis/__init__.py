@@ -1,1 +1,0 @@
-"""Diagnose, compare and gate judged runs, and write reports of them."""

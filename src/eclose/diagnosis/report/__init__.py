@@ -1,1 +1,0 @@
-"""Reports of a diagnosis: HTML, Markdown, JSON, JUnit XML, LaTeX and figures."""

@@ -1,1 +1,0 @@
-"""Counterfactual families shown to people: views, findings and a page."""

@@ -1,1 +1,0 @@
-"""Plots of a report: the layout of their marks, and figures for print."""

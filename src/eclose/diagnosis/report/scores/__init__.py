@@ -1,1 +1,0 @@
-"""Scores of detectors beside judged responses: names, columns, and the part of the page that shows them."""

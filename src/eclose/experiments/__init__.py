@@ -1,1 +1,0 @@
-"""Experiments: a study of backbones, methods and training seeds, from its plan to its tables."""

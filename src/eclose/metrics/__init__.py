@@ -1,1 +1,0 @@
-"""Metrics of the paper: rates of verdicts, agreement between annotators, and agreement of a judge with people."""

@@ -1,1 +1,0 @@
-"""Chat models: one interface, and the servers, local weights and adapters behind it."""

@@ -1,1 +1,0 @@
-"""OpenAI-compatible servers: requests, replies and failures."""

@@ -1,1 +1,0 @@
-"""Files of records, resumable runs, and the ledger of model calls."""

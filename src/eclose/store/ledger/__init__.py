@@ -1,1 +1,0 @@
-"""The call ledger: every model call of a run in SQLite or PostgreSQL, durable before it is sent."""

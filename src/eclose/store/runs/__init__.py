@@ -1,1 +1,0 @@
-"""Runs: resumable steps over records, their folders, manifests and provenance."""

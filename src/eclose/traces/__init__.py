@@ -1,1 +1,0 @@
-"""Traces of other tools: their spans and the cases in them."""

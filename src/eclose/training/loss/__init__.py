@@ -1,1 +1,0 @@
-"""The loss on families as a part that other training loops mount."""

@@ -1,1 +1,0 @@
-"""Faulty material made on purpose: broken responses, bad sources and bad replies."""

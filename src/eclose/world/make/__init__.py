@@ -1,1 +1,0 @@
-"""Instances, solutions and exact families, made from a seed."""

@@ -1,1 +1,0 @@
-"""The exact judge: evidence, alignment, soundness, closure and family conditions, decided from words."""
