@@ -301,16 +301,16 @@ def _response(rows: Sequence[Annotation], excluded: str | None) -> ResponseAnnot
     first = rows[0]
     annotations, adjudication = _separate_adjudicator(rows)
     return ResponseAnnotations(
-        first.response_id,
-        first.question_id,
-        first.kind,
-        first.asked,
-        annotations,
-        adjudication,
-        first.benchmark,
-        first.source,
-        first.queued,
-        excluded,
+        response_id=first.response_id,
+        question_id=first.question_id,
+        kind=first.kind,
+        required=first.asked,
+        annotations=annotations,
+        adjudication=adjudication,
+        benchmark=first.benchmark,
+        source=first.source,
+        queued=first.queued,
+        excluded=excluded,
     )
 
 
@@ -318,7 +318,13 @@ def _question(rows: Sequence[ScreeningAnnotation]) -> QuestionAnnotations:
     annotations, adjudication = _separate_adjudicator(rows)
     first = rows[0]
     return QuestionAnnotations(
-        first.question_id, first.asked, annotations, adjudication, first.benchmark, first.decides, first.queued
+        question_id=first.question_id,
+        required=first.asked,
+        annotations=annotations,
+        adjudication=adjudication,
+        benchmark=first.benchmark,
+        decides=first.decides,
+        queued=first.queued,
     )
 
 

@@ -98,12 +98,12 @@ def _read_instances(connection: Connection) -> Iterator[Instance]:
     for row in connection.execute(_READ_QUESTIONS):
         passages = enumerate(json.loads(row.evidence), start=1)
         yield Instance(
-            json.loads(row.key),
-            json.loads(row.question),
-            tuple(Passage(str(number), *passage) for number, passage in passages),
-            None if row.reference is None else json.loads(row.reference),
-            () if row.aliases is None else tuple(json.loads(row.aliases)),
-            json.loads(row.origin).get("benchmark"),
+            id=json.loads(row.key),
+            question=json.loads(row.question),
+            evidence=tuple(Passage(str(number), *passage) for number, passage in passages),
+            reference_answer=None if row.reference is None else json.loads(row.reference),
+            aliases=() if row.aliases is None else tuple(json.loads(row.aliases)),
+            benchmark=json.loads(row.origin).get("benchmark"),
         )
 
 

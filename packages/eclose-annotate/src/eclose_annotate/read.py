@@ -71,16 +71,16 @@ def _pass_times(connection: Connection, labels: Mapping[str, str]) -> Iterator[P
         entries = len(json.loads(row.entries))
         seconds = (datetime.fromisoformat(row.at) - datetime.fromisoformat(row.opened)).total_seconds()
         yield PassTime(
-            None if row.question is None else json.loads(row.question),
-            None if row.response is None else json.loads(row.response),
-            labels[row.person],
-            row.role == PersonRole.ADJUDICATOR,
-            row.name,
-            row.opened,
-            row.at,
-            seconds,
-            entries,
-            seconds < max(MIN_SECONDS, entries * MIN_SECONDS_PER_ENTRY),
+            question_id=None if row.question is None else json.loads(row.question),
+            response_id=None if row.response is None else json.loads(row.response),
+            annotator=labels[row.person],
+            adjudicates=row.role == PersonRole.ADJUDICATOR,
+            pass_name=row.name,
+            opened=row.opened,
+            submitted=row.at,
+            seconds=seconds,
+            entries=entries,
+            fast=seconds < max(MIN_SECONDS, entries * MIN_SECONDS_PER_ENTRY),
         )
 
 
@@ -198,14 +198,14 @@ def _screening_record(unfinished: ScreeningAnnotation, task: FinishedTaskEntries
 def _set_aside_work(connection: Connection, labels: Mapping[str, str]) -> Iterator[SetAsideWork]:
     for row in connection.execute(_SET_ASIDE):
         yield SetAsideWork(
-            json.loads(row.question),
-            None if row.response is None else json.loads(row.response),
-            labels[row.person],
-            row.role == PersonRole.ADJUDICATOR,
-            row.passes[row.number - 1],
-            bool(row.submitted),
-            tuple(json.loads(row.entries)),
-            row.at,
+            question_id=json.loads(row.question),
+            response_id=None if row.response is None else json.loads(row.response),
+            annotator=labels[row.person],
+            adjudicates=row.role == PersonRole.ADJUDICATOR,
+            pass_name=row.passes[row.number - 1],
+            submitted=bool(row.submitted),
+            entries=tuple(json.loads(row.entries)),
+            at=row.at,
         )
 
 

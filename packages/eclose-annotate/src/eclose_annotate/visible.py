@@ -148,7 +148,13 @@ def _with_answer(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> Annot
 def _with_reference(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> AnnotatorReferenceMaterial:
     reference, aliases = json.loads(row.reference), tuple(json.loads(row.aliases))
     return AnnotatorReferenceMaterial(
-        json.loads(row.question), evidence, _block(row), _answer(row), reference, aliases, _steps(row)
+        question=json.loads(row.question),
+        evidence=evidence,
+        trace=_block(row),
+        answer=_answer(row),
+        reference=reference,
+        aliases=aliases,
+        steps=_steps(row),
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.values.answers import contains_token_span, match_answer, match_any_answer, normalize_answer
+from eclose.values.answers import TextSpan, contains_token_span, match_answer, match_any_answer, normalize_answer
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,9 @@ def test_normalising_twice_changes_nothing(text):
     tokens = normalize_answer(text)
     if tokens[:2] != ("final", "answer"):
         assert normalize_answer(" ".join(tokens)) == tokens
+
+
+def test_span_is_within_another_where_both_its_ends_are():
+    span = TextSpan(2, 5)
+    assert all(span.is_within(other) for other in (TextSpan(2, 5), TextSpan(0, 9)))
+    assert not any(span.is_within(other) for other in (TextSpan(3, 9), TextSpan(0, 4)))

@@ -1,6 +1,7 @@
 """Derived facts of an instance."""
 
 from eclose import Instance, Passage
+from eclose.values.instance import dataset_of_benchmark
 
 EVIDENCE = (Passage("0", "Title words", "one  two\nthree"), Passage("7", "", "four"))
 
@@ -14,3 +15,7 @@ def test_derived_facts():
 
 def test_without_a_reference_no_answer_is_accepted():
     assert Instance("i", "q?", EVIDENCE, aliases=("x",)).accepted_answers == ()
+
+
+def test_dataset_of_a_family_without_a_benchmark_is_unknown():
+    assert [dataset_of_benchmark(benchmark) for benchmark in ("musique", None, "")] == ["musique", "unknown", "unknown"]

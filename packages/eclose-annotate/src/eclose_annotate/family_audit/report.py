@@ -229,22 +229,22 @@ def build_audit_report(
     if third is not None:
         returned.append(_count_forms([outcome.item for outcome in disputed], third))
     return AuditReport(
-        key.guideline,
-        key.corpus,
-        seed,
-        resamples,
-        key.sizes,
-        {name: len(group) for name, group in groups.items()},
-        tuple(returned),
-        tuple(_agreements(key, sheets)),
-        tuple(outcome.item.family_id for outcome in disputed),
-        tuple(outcome.item.family_id for outcome in disputed if _is_unresolved(outcome)),
-        pass_rates,
-        _pass_rates(outcomes, interval=False),
-        _weighted_rates(key.sizes, groups, pass_rates, seed=seed, resamples=resamples),
-        {outcome.item.family_id: views for outcome in outcomes if (views := _failing_views(outcome))},
-        tuple(outcome.item.family_id for outcome in outcomes if None in outcome.labels),
-        tuple(_notes(key.items, (*sheets, *([third] if third else [])))),
+        guideline=key.guideline,
+        corpus=key.corpus,
+        seed=seed,
+        resamples=resamples,
+        sizes=key.sizes,
+        audited={name: len(group) for name, group in groups.items()},
+        handed=tuple(returned),
+        agreement=tuple(_agreements(key, sheets)),
+        disputed=tuple(outcome.item.family_id for outcome in disputed),
+        unresolved=tuple(outcome.item.family_id for outcome in disputed if _is_unresolved(outcome)),
+        datasets=pass_rates,
+        unweighted=_pass_rates(outcomes, interval=False),
+        weighted=_weighted_rates(key.sizes, groups, pass_rates, seed=seed, resamples=resamples),
+        failing={outcome.item.family_id: views for outcome in outcomes if (views := _failing_views(outcome))},
+        open=tuple(outcome.item.family_id for outcome in outcomes if None in outcome.labels),
+        notes=tuple(_notes(key.items, (*sheets, *([third] if third else [])))),
     )
 
 
@@ -273,7 +273,15 @@ def _count_forms(items: Sequence[DrawnAuditFamily], sheet: AnnotatorAuditForms) 
     missing = tuple(form_id for form_id in expected.values() if form_id not in forms)
     surplus = tuple(form.id for family, form in sheet.forms.items() if family not in expected)
     complete = len(forms) - len(blank) - len(half)
-    return ReturnedFormCounts(sheet.annotator, len(expected), complete, half, blank, missing, surplus)
+    return ReturnedFormCounts(
+        annotator=sheet.annotator,
+        expected=len(expected),
+        complete=complete,
+        half_filled=half,
+        blank=blank,
+        missing=missing,
+        surplus=surplus,
+    )
 
 
 def _agreements(key: AuditKey, sheets: Sequence[AnnotatorAuditForms]) -> list[AnnotatorPairAgreement]:
@@ -291,7 +299,11 @@ def _agreements(key: AuditKey, sheets: Sequence[AnnotatorAuditForms]) -> list[An
             # B.6).
             n, agreed = int(table.sum()), int(np.trace(table))
             pair = (first.annotator, second.annotator)
-            agreements.append(AnnotatorPairAgreement(pair, what, n, agreed, raw_agreement(table), gwet_ac1(table)))
+            agreements.append(
+                AnnotatorPairAgreement(
+                    annotators=pair, what=what, n=n, agreed=agreed, raw=raw_agreement(table), ac1=gwet_ac1(table)
+                )
+            )
     return agreements
 
 
@@ -303,12 +315,12 @@ def _pass_rates(outcomes: Sequence[FamilyAuditOutcome], *, interval: bool = True
         # A rate over the settled labels alone would leave out the families that are hard to label.
         settled = not rate.unjudged
         rates[what] = AuditPassRate(
-            rate.hits,
-            rate.n,
-            rate.unjudged,
-            rate.value if settled else None,
-            rate.wilson if settled and interval else None,
-            rate.bounds,
+            passed=rate.hits,
+            settled=rate.n,
+            open=rate.unjudged,
+            value=rate.value if settled else None,
+            interval=rate.wilson if settled and interval else None,
+            bounds=rate.bounds,
         )
     return rates
 

@@ -142,13 +142,13 @@ def draw_audit_sample(
             items += [_make_item(family, dataset, split, seed, annotators) for family in drawn]
     items.sort(key=lambda item: (item.dataset, item.family_id))
     return AuditKey(
-        seed,
-        annotators,
-        load_prompt_text(AUDIT_GUIDELINE_FILE).hash,
-        content_hash(sorted(hashes)),
-        tuple(strata),
-        tuple(items),
-        set_aside,
+        seed=seed,
+        annotators=annotators,
+        guideline=load_prompt_text(AUDIT_GUIDELINE_FILE).hash,
+        corpus=content_hash(sorted(hashes)),
+        strata=tuple(strata),
+        items=tuple(items),
+        set_aside=set_aside,
     )
 
 
@@ -217,7 +217,12 @@ def _make_item(family: Family, dataset: str, split: str, seed: int, annotators: 
     # One form more than annotators: the last is for the third person.
     forms = tuple(_form_id(seed, annotator, family.id) for annotator in range(1, annotators + 2))
     return DrawnAuditFamily(
-        family.id, dataset, split, family.evidence_edits.index(edit), forms, AuditorMaterial.of(family, edit)
+        family_id=family.id,
+        dataset=dataset,
+        split=split,
+        edit=family.evidence_edits.index(edit),
+        forms=forms,
+        shown=AuditorMaterial.of(family, edit),
     )
 
 

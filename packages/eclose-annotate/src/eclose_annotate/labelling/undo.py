@@ -78,7 +78,14 @@ def list_own_tasks(connection: Connection, person: Person, *, most: int = MAX_LI
 def _own_pass(row: Row[Any]) -> OwnPass:
     receipt = events.AuditEventRef(row.event, row.event_id).receipt
     entries = tuple(json.loads(row.newest or row.entries))
-    return OwnPass(row.name, entries, row.newest is not None, receipt, row.at, row.reopening)
+    return OwnPass(
+        name=row.name,
+        entries=entries,
+        amended=row.newest is not None,
+        receipt=receipt,
+        at=row.at,
+        reopening=row.reopening,
+    )
 
 
 def _question(row: Row[Any]) -> str:

@@ -167,15 +167,15 @@ def _response_agreement(annotations: AnnotationSet, seed: int, resamples: int) -
         if len(response.annotations) > 1
     ]
     return AgreementOnResponses(
-        len(responses),
-        len(cases),
-        len({case.question_id for case in cases}),
-        max((len(case.judgments) for case in cases), default=0),
+        responses=len(responses),
+        compared=len(cases),
+        questions=len({case.question_id for case in cases}),
+        people=max((len(case.judgments) for case in cases), default=0),
         # A generator of its own: the intervals do not depend on what is computed before.
-        tuple(measure_annotator_agreement(cases, rng=np.random.default_rng(seed), resamples=resamples)),
-        count_response_adjudication(responses),
-        len(annotations.responses) - len(responses),
-        sum(row.reference_seen_before for response in responses for row in response.annotations),
+        rows=tuple(measure_annotator_agreement(cases, rng=np.random.default_rng(seed), resamples=resamples)),
+        adjudication=count_response_adjudication(responses),
+        ineligible=len(annotations.responses) - len(responses),
+        knew_reference=sum(row.reference_seen_before for response in responses for row in response.annotations),
     )
 
 
@@ -188,13 +188,13 @@ def _question_agreement(annotations: AnnotationSet, seed: int, resamples: int) -
     # 2,000 resamples of questions with seed 42 are the paper's (A.3.1).
     agreement = measure_screening_agreement(cases, rng=np.random.default_rng(seed), resamples=resamples)
     return EligibilityAgreement(
-        len(annotations.questions),
-        len(cases),
-        max((len(case.screenings) for case in cases), default=0),
-        agreement.overall,
-        agreement.datasets,
-        count_screening_adjudication(annotations.questions),
-        count_screening_outcomes(annotations),
+        questions=len(annotations.questions),
+        compared=len(cases),
+        people=max((len(case.screenings) for case in cases), default=0),
+        overall=agreement.overall,
+        datasets=agreement.datasets,
+        adjudication=count_screening_adjudication(annotations.questions),
+        outcomes=count_screening_outcomes(annotations),
     )
 
 

@@ -85,7 +85,14 @@ def export_annotations(
         parameters = {**settings, "judge": judge, "formats": sorted(formats)}
         # Hashed before the manifest exists, which is not an output itself.
         outputs = hash_files(sorted(folder.iterdir()))
-        manifest = Manifest(stage, parameters, dict(inputs or {}), outputs, next(iter(funnel.values())), funnel)
+        manifest = Manifest(
+            stage=stage,
+            settings=parameters,
+            inputs=dict(inputs or {}),
+            outputs=outputs,
+            counts=next(iter(funnel.values())),
+            funnel=funnel,
+        )
         if (existing := _find_same(out, outputs)) is not None:
             return AnnotationExport(existing, again=True)
         manifest.write(folder / MANIFEST)

@@ -78,24 +78,24 @@ def collect_final_labels(annotations: AnnotationSet) -> Iterator[SettledLabel]:
         # Imported files may hold an adjudication where people agree; it does not count.
         adjudication = response.adjudication if final.origin is LabelOrigin.ADJUDICATED else None
         yield SettledLabel(
-            response.response_id,
-            response.question_id,
-            final.origin,
-            {criterion: final.judgment.label(criterion) for criterion in Criterion},
-            DerivedLabels(
+            response_id=response.response_id,
+            question_id=response.question_id,
+            origin=final.origin,
+            labels={criterion: final.judgment.label(criterion) for criterion in Criterion},
+            derived=DerivedLabels(
                 verdict.globally_sufficient,
                 verdict.in_gap,
                 verdict.reliable,
                 verdict.failure_class,
                 verdict.trace_group,
             ),
-            tuple(str(row.annotator) for row in response.annotations),
-            None if adjudication is None else adjudication.annotator,
-            final.triggers,
-            final.changed,
-            adjudication is not None and adjudication.reference_seen_before,
-            response.benchmark,
-            response.source,
+            annotators=tuple(str(row.annotator) for row in response.annotations),
+            adjudicator=None if adjudication is None else adjudication.annotator,
+            triggers=final.triggers,
+            changed=final.changed,
+            reference_seen_before=adjudication is not None and adjudication.reference_seen_before,
+            benchmark=response.benchmark,
+            source=response.source,
         )
 
 

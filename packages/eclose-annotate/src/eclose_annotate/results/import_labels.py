@@ -362,13 +362,13 @@ def _value(row: JsonObject, column: str) -> object:
 def _judgment(response_id: str, annotator: str, labels: Mapping[str, Label]) -> Judgment:
     sound = labels["locally_sound"]
     return Judgment(
-        response_id,
-        annotator,
-        () if sound is None else (StepJudgment(True, sound, reason=WHOLE_TRACE_REASON),),
-        labels["aligned"],
-        labels["closed"],
-        labels["complete"],
-        labels["correct"],
+        response_id=response_id,
+        judge=annotator,
+        steps=() if sound is None else (StepJudgment(True, sound, reason=WHOLE_TRACE_REASON),),
+        aligned=labels["aligned"],
+        closed=labels["closed"],
+        complete=labels["complete"],
+        correct=labels["correct"],
         unjudged={_LETTERS[name]: NOT_LABELLED for name, label in labels.items() if label is None},
     )
 
@@ -389,12 +389,12 @@ def _annotation(reading: _Reading, values: Mapping[str, Any], judgment: Judgment
     if question is None:
         raise RecordError("question_id: is empty; add the column, or name the run with --run")
     return Annotation(
-        response_id,
-        str(question),
-        AnnotationTaskKind.SHORT,
-        _number(values, "asked") or 0,  # 0 is replaced when all rows are read
-        None if judgment is None else judgment.judge,
-        judgment,
+        response_id=response_id,
+        question_id=str(question),
+        kind=AnnotationTaskKind.SHORT,
+        asked=_number(values, "asked") or 0,  # 0 is replaced when all rows are read
+        annotator=None if judgment is None else judgment.judge,
+        judgment=judgment,
         adjudicates=bool(values.get("adjudicates")),
         benchmark=None if benchmark is None else str(benchmark),
         source=source,

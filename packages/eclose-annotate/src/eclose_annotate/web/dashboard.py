@@ -101,16 +101,16 @@ def _person(connection: Connection, row: Row[Any]) -> DashboardPerson:
     # The same function as on the person's own overview, so that the two never differ.
     progress = queues.read_task_progress(connection, person_from_row(row))
     return DashboardPerson(
-        row.name,
-        row.role,
-        row.pool,
-        progress.finished,
-        progress.total,
-        bool(row.active),
-        bool(row.joined),
-        row.last_seen,
-        progress.seconds_each,
-        int(row.unfinished),
+        name=row.name,
+        role=row.role,
+        pool=row.pool,
+        finished=progress.finished,
+        total=progress.total,
+        active=bool(row.active),
+        joined=bool(row.joined),
+        last_seen=row.last_seen,
+        seconds_each=progress.seconds_each,
+        unfinished=int(row.unfinished),
     )
 
 
@@ -122,7 +122,14 @@ def read_dashboard_queues(connection: Connection) -> tuple[DashboardQueue, ...]:
 def _queue(row: Any) -> DashboardQueue:
     # Disputed subjects are finished, but not settled before their adjudication.
     waiting = row.disputed - row.adjudicated
-    return DashboardQueue(row.kind, row.total, row.finished, waiting, row.adjudicated, row.finished - waiting)
+    return DashboardQueue(
+        kind=row.kind,
+        total=row.total,
+        finished=row.finished,
+        in_adjudication=waiting,
+        adjudicated=row.adjudicated,
+        settled=row.finished - waiting,
+    )
 
 
 def summarise_pass_times(times: Iterable[PassTime]) -> tuple[PersonTimes, ...]:

@@ -85,13 +85,13 @@ class FamilyDraft:
         assert self.gold is not None
         assert self.question_edit is not None
         return Family(
-            f"family-{self.source.id}",
-            self.source,
-            self.gold,
-            self.evidence_edits,
-            self.question_edit,
-            self.findings,
-            provenance,
+            id=f"family-{self.source.id}",
+            source=self.source,
+            gold=self.gold,
+            evidence_edits=self.evidence_edits,
+            question_edit=self.question_edit,
+            findings=self.findings,
+            provenance=provenance,
         )
 
 
@@ -120,7 +120,15 @@ def find_support_passage_ids(source: Instance, indices: Iterable[int]) -> tuple[
 def parse_gold_view(source: Instance, support_ids: tuple[str, ...], reply: Mapping[str, Any]) -> View:
     """Return the original view of a source with the response of a reply."""
     trace, proof = _parse_steps(reply["steps"], source.evidence)
-    return View(ViewKind.GOLD, source.question, source.evidence, trace, reply["answer"].strip(), support_ids, proof)
+    return View(
+        kind=ViewKind.GOLD,
+        question=source.question,
+        evidence=source.evidence,
+        trace=trace,
+        answer=reply["answer"].strip(),
+        support_ids=support_ids,
+        proof=proof,
+    )
 
 
 def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | UnusableCandidate:
@@ -152,13 +160,13 @@ def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | 
     continuation, proof = _parse_steps(reply["steps"], evidence, before=first)
     proof = (*gold.proof[:first], *proof)
     view = View(
-        ViewKind.EVIDENCE_CF,
-        gold.question,
-        evidence,
-        Trace((*gold.trace.steps[:first], *continuation.steps)),
-        reply["answer"].strip(),
-        _find_support(gold, proof),
-        proof,
+        kind=ViewKind.EVIDENCE_CF,
+        question=gold.question,
+        evidence=evidence,
+        trace=Trace((*gold.trace.steps[:first], *continuation.steps)),
+        answer=reply["answer"].strip(),
+        support_ids=_find_support(gold, proof),
+        proof=proof,
     )
     return EvidenceEdit(view, passage_id, first, intervention)
 
@@ -178,7 +186,15 @@ def parse_question_edit(gold: View, reply: Mapping[str, Any]) -> QuestionEdit:
     trace, proof = _parse_steps(reply["steps"], gold.evidence)
     support_ids = _passage_ids(gold.evidence, sorted(set(reply["support"])))
     question, answer = reply["question"].strip(), reply["answer"].strip()
-    view = View(ViewKind.QUESTION_CF, question, gold.evidence, trace, answer, support_ids, proof)
+    view = View(
+        kind=ViewKind.QUESTION_CF,
+        question=question,
+        evidence=gold.evidence,
+        trace=trace,
+        answer=answer,
+        support_ids=support_ids,
+        proof=proof,
+    )
     return QuestionEdit(view, reply["component"].strip() or None)
 
 

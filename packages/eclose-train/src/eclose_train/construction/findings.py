@@ -154,7 +154,15 @@ def _subject(finding: FamilyFinding, number: int, count: int, edits: Sequence[st
 def _display(finding: FamilyFinding, subject: str) -> FindingDisplay:
     question = ROLE_WORDS.get(finding.role, finding.role)
     parts = tuple(_parts(finding, finding.said))
-    return FindingDisplay(finding.role, question, finding.judge, subject, finding.again, finding.objections, parts)
+    return FindingDisplay(
+        role=finding.role,
+        question=question,
+        judge=finding.judge,
+        subject=subject,
+        again=finding.again,
+        objections=finding.objections,
+        parts=parts,
+    )
 
 
 def _parts(

@@ -137,13 +137,13 @@ def _scale_pilot(plan: ConstructionRun, sources: Iterable[Instance], pilot: Path
         return sum(float(factor * usage.get(name, {}).get(key, 0)) for name, factor in factors.items())
 
     return ConstructionForecast(
-        counts.total(),
-        sum(factor * funnel[name][last] for name, factor in factors.items()),
-        scale("replies"),
-        scale("prompt_tokens"),
-        scale("completion_tokens"),
-        scale("cost") or None,
-        f"{sum(count_processed_sources(funnel[name]) for name in counts):,} sources of {pilot}",
+        sources=counts.total(),
+        families=sum(factor * funnel[name][last] for name, factor in factors.items()),
+        calls=scale("replies"),
+        prompt_tokens=scale("prompt_tokens"),
+        completion_tokens=scale("completion_tokens"),
+        cost=scale("cost") or None,
+        basis=f"{sum(count_processed_sources(funnel[name]) for name in counts):,} sources of {pilot}",
     )
 
 
@@ -170,13 +170,13 @@ def _guess(
     usages = [(call, _usage(call, count, material)) for call in calls]
     costs = [_cost(prices.get(plan.models.of(call.model).name), usage) for call, usage in usages]
     return ConstructionForecast(
-        count,
-        count * prod(STAGE_YIELDS[stage] for stage in plan.settings.stages),
-        count * sum(call.rate for call in calls),
-        sum(usage.prompt_tokens for _, usage in usages),
-        sum(usage.completion_tokens for _, usage in usages),
-        None if None in costs else sum(cost for cost in costs if cost is not None),
-        UNPILOTED_BASIS,
+        sources=count,
+        families=count * prod(STAGE_YIELDS[stage] for stage in plan.settings.stages),
+        calls=count * sum(call.rate for call in calls),
+        prompt_tokens=sum(usage.prompt_tokens for _, usage in usages),
+        completion_tokens=sum(usage.completion_tokens for _, usage in usages),
+        cost=None if None in costs else sum(cost for cost in costs if cost is not None),
+        basis=UNPILOTED_BASIS,
     )
 
 

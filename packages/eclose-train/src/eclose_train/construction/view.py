@@ -177,13 +177,13 @@ def make_family_display(family: Family) -> FamilyDisplay:
         _view(QUESTION, question.view, family.gold, _question_change(question)),
     )
     return FamilyDisplay(
-        family.id,
-        tuple(_facts(family)),
-        views,
-        tuple(_passages(family, names)),
-        build_finding_displays(family, names[1:-1]),
-        tuple(_provenance(family.provenance)) if family.provenance else (),
-        tuple(map(str, check_family(family))),
+        id=family.id,
+        facts=tuple(_facts(family)),
+        views=views,
+        passages=tuple(_passages(family, names)),
+        findings=build_finding_displays(family, names[1:-1]),
+        provenance=tuple(_provenance(family.provenance)) if family.provenance else (),
+        failures=tuple(map(str, check_family(family))),
     )
 
 
@@ -227,13 +227,15 @@ def _view(
     pairs = word_diff.match_text_counterparts(gold_texts, texts) if gold else list(range(len(texts)))
     steps = (_step(view, index, gold_texts, pair, first if gold else None) for index, pair in enumerate(pairs))
     return ViewDisplay(
-        name,
-        word_diff.diff_words(gold.question, view.question) if gold else word_diff.mark_text_unchanged(view.question),
-        tuple(steps),
-        word_diff.diff_words(gold.answer, view.answer) if gold else word_diff.mark_text_unchanged(view.answer),
-        _references(view.evidence, view.support_ids),
-        tuple(number for number in range(1, len(gold_texts) + 1) if number - 1 not in pairs),
-        change,
+        name=name,
+        question=word_diff.diff_words(gold.question, view.question)
+        if gold
+        else word_diff.mark_text_unchanged(view.question),
+        steps=tuple(steps),
+        answer=word_diff.diff_words(gold.answer, view.answer) if gold else word_diff.mark_text_unchanged(view.answer),
+        support=_references(view.evidence, view.support_ids),
+        omitted_steps=tuple(number for number in range(1, len(gold_texts) + 1) if number - 1 not in pairs),
+        change=change,
     )
 
 
@@ -243,13 +245,13 @@ def _step(view: View, index: int, gold: Sequence[str], pair: int | None, first: 
     # A family from elsewhere may have no proof, or one of fewer steps.
     recorded = index < len(view.proof)
     return StepDisplay(
-        index + 1,
-        _compare_with_gold(gold, text, pair),
-        None if pair is None else pair + 1,
-        _references(view.evidence, view.proof[index].passage_ids) if recorded else (),
-        tuple(premise + 1 for premise in view.proof[index].premises) if recorded else (),
-        recorded,
-        index == first,
+        number=index + 1,
+        words=_compare_with_gold(gold, text, pair),
+        counterpart=None if pair is None else pair + 1,
+        passages=_references(view.evidence, view.proof[index].passage_ids) if recorded else (),
+        premises=tuple(premise + 1 for premise in view.proof[index].premises) if recorded else (),
+        support_recorded=recorded,
+        first_affected=index == first,
     )
 
 

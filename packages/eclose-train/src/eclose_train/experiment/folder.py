@@ -162,7 +162,9 @@ def init_experiment(plan: Path | str | Plan, out: Path | str) -> Experiment:
     judge = {**find_judge(plan, keyless=True).identity, **plan.judge.settings.identity}
     if problems := list(ImportCheck(plan, resolved, judge).list_problems()):
         raise SettingError("runs made elsewhere do not fit the plan: " + "; ".join(problems))
-    experiment = Experiment(Path(out), plan, resolved, sequences, judge, hash_imports(plan))
+    experiment = Experiment(
+        folder=Path(out), plan=plan, resolved=resolved, sequences=sequences, judge=judge, imports=hash_imports(plan)
+    )
     _refuse_equal_backbones(experiment)
     write_experiment_plan(experiment)
     for task in experiment.tasks:
@@ -201,7 +203,14 @@ def load_experiment(folder: Path | str) -> Experiment:
         raise UserError(f"{path}: is not a plan of this version ({FORMAT}). Run eclose experiment init again.")
     resolved = {name: parse_dataclass(ResolvedBackbone, values) for name, values in record["resolved"].items()}
     plan, imports = parse_plan(record["plan"]), record.get("imports", {})
-    return Experiment(Path(folder), plan, resolved, record["sequences"], record["judge"], imports)
+    return Experiment(
+        folder=Path(folder),
+        plan=plan,
+        resolved=resolved,
+        sequences=record["sequences"],
+        judge=record["judge"],
+        imports=imports,
+    )
 
 
 def find_judge(plan: Plan, *, keyless: bool = False) -> ModelRef:

@@ -287,7 +287,9 @@ def _compare(model: Any, backend: AttentionBackend, rng: Random) -> TreeExactnes
     reason = (
         f"a tree's gradients differ by {slope:.2g} from plain ones, plain ones among themselves by {slope_noise:.2g}"
     )
-    return TreeExactnessCheck(exact, difference, leak, None if exact else reason, slope, noise)
+    return TreeExactnessCheck(
+        exact=exact, difference=difference, leak=leak, reason=None if exact else reason, slope=slope, noise=noise
+    )
 
 
 def _precision(model: Any) -> torch.dtype:

@@ -156,13 +156,13 @@ class EClosureLoss:
         self.choice = choose_scoring_strategy(model, strategy, backend, max_length=collator.max_length)
         self._model, self._strategy, self._confirmed = model, strategy, False
         self._forests = ForestDataset(
-            FamilyList(),
-            collator.renderer,
-            collator.objective,
-            ScoredTokens(collator.response_tokens),
-            self.choice.strategy,
-            limit_forward_tokens(tokens_per_forward, self.choice.backend),
-            collator.seed,
+            families=FamilyList(),
+            renderer=collator.renderer,
+            objective=collator.objective,
+            tokens=ScoredTokens(collator.response_tokens),
+            strategy=self.choice.strategy,
+            budget=limit_forward_tokens(tokens_per_forward, self.choice.backend),
+            seed=collator.seed,
         )
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Any]) -> Tensor:

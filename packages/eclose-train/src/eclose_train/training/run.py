@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
 from pathlib import Path
@@ -129,13 +129,13 @@ def count_epoch_tokens(families: FamilyDataset, renderer: TokenPathRenderer, con
     # The exactness of trees is checked on the weights, so a run may fall back from the tree that auto names first.
     strategy = ScoringStrategy.TREE if config.strategy == AUTO else ScoringStrategy(config.strategy)
     dataset = ForestDataset(
-        families,
-        renderer,
-        build_objective(TrainingMethod(config.method), config.margin_weight, config.hinges()),
-        ScoredTokens(config.response_tokens),
-        strategy,
-        limit_forward_tokens(config.tokens_per_forward, AttentionBackend.SDPA),
-        config.seed,
+        families=families,
+        renderer=renderer,
+        objective=build_objective(TrainingMethod(config.method), config.margin_weight, config.hinges()),
+        tokens=ScoredTokens(config.response_tokens),
+        strategy=strategy,
+        budget=limit_forward_tokens(config.tokens_per_forward, AttentionBackend.SDPA),
+        seed=config.seed,
     )
     counted = computed = plain = 0
     for update in UpdateSampler(families.ids, seed=config.seed, size=config.families_per_update):
@@ -170,11 +170,11 @@ class TrainingResult:
     """Numbers of training families by outcome."""
     again: bool
     """Whether the run had been finished before this call."""
-    resumed_from: Path | None
+    resumed_from: Path | None = None
     """Checkpoint from which the run continued."""
-    left_out: list[ReadRecord[Family]]
+    left_out: list[ReadRecord[Family]] = field(default_factory=list)
     """Families that were left out, with reasons."""
-    metrics: dict[str, float]
+    metrics: dict[str, float] = field(default_factory=dict)
     """Latest value of every figure in the log."""
 
 
@@ -182,6 +182,18 @@ class TrainingTerminatedError(UserError):
     """Training was asked to terminate, wrote a checkpoint and stopped."""
 
     exit_code = 143  # 128 + 15, the number of SIGTERM: what a shell reports for a program that the signal ended
+
+
+def _admit(
+    run: _RunFolder, config: EClosureConfig, tokenizer: Any, tick: Callable[[], None]
+) -> tuple[FamilyAdmission, FamilyAdmission | None]:
+    prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
+    renderer = TokenPathRenderer(tokenizer, prompt, config.max_length)
+    # One process decides and the others read its record. local=False: one over all machines, which share the folder.
+    with config.main_process_first(local=False, desc="admission"):
+        admission, held_out = run.admit(renderer, tick)
+    report_phase(config, f"families: {admission.tally.counts()}")
+    return admission, held_out
 
 
 def run_training(
@@ -210,19 +222,14 @@ def run_training(
     config = _config(recipe, out, development)
     run = _RunFolder(families, resolve_training_settings(recipe.model, config), out, development)
     if (manifest := run.read_finished()) is not None:
-        return TrainingResult(out / "adapter", manifest.counts, True, None, [], {})
+        return TrainingResult(out / "adapter", manifest.counts, again=True)
     if recipe.model.load_in_4bit:
         require_4bit_support(recipe.model.model)  # before the families are read, which may take minutes
     sessions = TrainingSessionRecorder(out, config)
     report_phase(config, f"reading {families}")
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
-    prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
-    renderer = TokenPathRenderer(tokenizer, prompt, config.max_length)
-    # One process decides and the others read its record. local=False: one over all machines, which share the folder.
-    with config.main_process_first(local=False, desc="admission"):
-        admission, held_out = run.admit(renderer, tick)
+    admission, held_out = _admit(run, config, tokenizer, tick)
     left_out = [*admission.left_out, *_name_held_out(development, held_out)]
-    report_phase(config, f"families: {admission.tally.counts()}")
     model = _load_model(recipe.model, config, sessions.dtype)
     trainer = EClosureTrainer(
         model,
@@ -237,13 +244,15 @@ def run_training(
     # Written before the first update, so that a later call with other settings is refused from the start.
     if config.should_save:
         run.write_begin(left_out)
-    checkpoint = find_last_checkpoint(out)
-    _train(trainer, termination, checkpoint, out)
+    checkpoint = _train(trainer, termination, out)
     trainer.save_model(str(out / "adapter"))
     if config.should_save:
         run.write_end(trainer, admission.tally.counts(), sessions)
     metrics = {name: value for line in trainer.state.log_history for name, value in line.items()}
-    return TrainingResult(out / "adapter", admission.tally.counts(), False, checkpoint, left_out, metrics)
+    counts = admission.tally.counts()
+    return TrainingResult(
+        out / "adapter", counts, again=False, resumed_from=checkpoint, left_out=left_out, metrics=metrics
+    )
 
 
 def forecast_run(
@@ -295,8 +304,9 @@ def _name_held_out(development: Path | None, held_out: FamilyAdmission | None) -
     return [replace(record, where=f"{development.name} {record.where}") for record in held_out.left_out]
 
 
-def _train(trainer: EClosureTrainer, termination: TerminationCheckpoint, checkpoint: Path | None, out: Path) -> None:
-    """Train from a checkpoint or from the start; raise TrainingTerminatedError where the process was terminated."""
+def _train(trainer: EClosureTrainer, termination: TerminationCheckpoint, out: Path) -> Path | None:
+    """Train from the last checkpoint, which is returned, or the start; raise where the process was terminated."""
+    checkpoint = find_last_checkpoint(out)
     begin = "training from the start" if checkpoint is None else f"continuing from {checkpoint}"
     every = trainer.args.logging_steps
     updates = "update" if every == 1 else f"{every:g} updates"
@@ -307,6 +317,7 @@ def _train(trainer: EClosureTrainer, termination: TerminationCheckpoint, checkpo
             f"{out}: asked to terminate, stopped after update {trainer.state.global_step:,} of "
             f"{trainer.state.max_steps:,} with a checkpoint. Run the same command to continue."
         )
+    return checkpoint
 
 
 def find_last_checkpoint(out: Path) -> Path | None:

@@ -198,7 +198,15 @@ class EClosureTrainer(Trainer):
 
     def _build_forests(self, families: FamilyDataset, strategy: ScoringStrategy, budget: int) -> ForestDataset:
         tokens = ScoredTokens(self.args.response_tokens)
-        return ForestDataset(families, self.renderer, self.objective, tokens, strategy, budget, self.args.seed)
+        return ForestDataset(
+            families=families,
+            renderer=self.renderer,
+            objective=self.objective,
+            tokens=tokens,
+            strategy=strategy,
+            budget=budget,
+            seed=self.args.seed,
+        )
 
     def _loader(self, families: FamilyDataset, sampler: Any) -> DataLoader[Any]:
         budget = limit_forward_tokens(self.args.tokens_per_forward, self.choice.backend)

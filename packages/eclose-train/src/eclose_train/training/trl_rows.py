@@ -73,7 +73,14 @@ def make_sft_rows(
     for view, share in views:
         # Three anchors of equal weight (appendix C.3); several evidence edits share one third.
         weight = 1 / (3 * share)
-        yield SftRow(_prompt(view, prompt), _reply(view), family.id, view.kind.value, weight, _no_thinking())
+        yield SftRow(
+            prompt=_prompt(view, prompt),
+            completion=_reply(view),
+            family_id=family.id,
+            view=view.kind.value,
+            weight=weight,
+            chat_template_kwargs=_no_thinking(),
+        )
 
 
 def make_preference_rows(
@@ -94,13 +101,13 @@ def _both_directions(
     directions = ((Direction.ORIGINAL, family.gold, other), (Direction.COUNTERFACTUAL, other, family.gold))
     for direction, right, wrong in directions:
         yield PreferenceRow(
-            _prompt(right, prompt),
-            _reply(right),
-            _reply(wrong),
-            family.id,
-            f"{name}_{direction.value}",
-            weight,
-            _no_thinking(),
+            prompt=_prompt(right, prompt),
+            chosen=_reply(right),
+            rejected=_reply(wrong),
+            family_id=family.id,
+            comparison=f"{name}_{direction.value}",
+            weight=weight,
+            chat_template_kwargs=_no_thinking(),
         )
 
 

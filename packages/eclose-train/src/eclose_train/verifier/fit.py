@@ -137,7 +137,13 @@ def measure_controls(rows: HeadRows, penalty: float) -> list[HeadControl]:
             holds = int(scored.reliable.sum())
             controls.append(
                 HeadControl(
-                    head, name, edit, holds, len(scored.scores) - holds, auroc(scored), recall_at_retention(scored)
+                    head=head,
+                    score=name,
+                    edit=edit,
+                    holds=holds,
+                    fails=len(scored.scores) - holds,
+                    auroc=auroc(scored),
+                    recall=recall_at_retention(scored),
                 )
             )
     return controls
@@ -311,14 +317,14 @@ def _build_card(
     benchmarks = Counter(family.source.benchmark or NO_BENCHMARK for family in families)
     counts = sorted(count_rows(rows).items())
     return VerifierCard(
-        name,
-        settings["kind"],
-        settings,
-        hash_files(files),
-        dict(benchmarks.most_common()),
-        len(families),
-        tuple(RowCount(head, edit, pairing, label, count) for (head, edit, pairing, label), count in counts),
-        tuple(controls),
+        name=name,
+        kind=settings["kind"],
+        settings=settings,
+        inputs=hash_files(files),
+        benchmarks=dict(benchmarks.most_common()),
+        families=len(families),
+        rows=tuple(RowCount(head, edit, pairing, label, count) for (head, edit, pairing, label), count in counts),
+        controls=tuple(controls),
     )
 
 

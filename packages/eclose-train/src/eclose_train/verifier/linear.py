@@ -162,7 +162,14 @@ def fit_linear_head(matrix: Floats, labels: Flags, features: Sequence[str], pena
         weights -= step
         if np.abs(step).max() < _CONVERGED:
             break
-    return LinearHead(tuple(features), weights[:-1], means, scales, float(weights[-1]), penalty)
+    return LinearHead(
+        features=tuple(features),
+        weights=weights[:-1],
+        means=means,
+        scales=scales,
+        bias=float(weights[-1]),
+        penalty=penalty,
+    )
 
 
 @dataclass(frozen=True)
@@ -270,7 +277,14 @@ def _parse_head(model: Mapping[str, Any]) -> LinearHead:
     )
     if not np.isfinite([weights, means, scales]).all() or (scales <= 0).any():
         raise ValueError("a weight is not finite, or a scale is not positive")
-    return LinearHead(tuple(features), weights, means, scales, float(model["bias"]), float(model["penalty"]))
+    return LinearHead(
+        features=tuple(features),
+        weights=weights,
+        means=means,
+        scales=scales,
+        bias=float(model["bias"]),
+        penalty=float(model["penalty"]),
+    )
 
 
 VERIFIER_FILE = "verifier.json"

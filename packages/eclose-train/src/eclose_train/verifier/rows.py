@@ -112,7 +112,9 @@ class _FamilyRows:
     def _row(
         self, head: VerifierHead, label: bool, row_input: VerifierInput, pairing: RowPairing, edit: RowEdit
     ) -> VerifierRow:
-        return VerifierRow(self.family.id, head, edit, label, row_input, pairing)
+        return VerifierRow(
+            family_id=self.family.id, head=head, edit=edit, label=label, input=row_input, pairing=pairing
+        )
 
     def _closure_row(
         self, label: bool, row_input: VerifierInput, edit: RowEdit, pairing: RowPairing = RowPairing.MATCHED

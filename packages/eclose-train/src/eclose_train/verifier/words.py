@@ -385,7 +385,16 @@ def _read_token(token: str) -> _Token:
         return _Token(word, direction=direction, polarity=polarity, concludes=concludes)
     concept = CONCEPTS.get(word, "")
     name = word if token[0].isupper() else ""
-    return _Token(word, concept or stem_word(word), name, "", concept, direction, polarity, concludes)
+    return _Token(
+        word=word,
+        content=concept or stem_word(word),
+        name=name,
+        number="",
+        concept=concept,
+        direction=direction,
+        polarity=polarity,
+        concludes=concludes,
+    )
 
 
 @lru_cache(maxsize=_CACHED_TEXTS)
@@ -398,17 +407,17 @@ def parse_text(text: str) -> TextWords:
     polarities = {token.polarity for token in tokens}
     relations = tuple([token.concept for token in tokens if token.concept])
     return TextWords(
-        tuple([token.word for token in tokens]),
-        frozenset([token.content for token in tokens if token.content]),
-        frozenset([token.name for token in tokens if token.name]),
-        tuple([token.number for token in tokens if token.number]),
-        frozenset(relations),
-        relations,
-        sum({token.direction for token in tokens}),
+        words=tuple([token.word for token in tokens]),
+        content=frozenset([token.content for token in tokens if token.content]),
+        names=frozenset([token.name for token in tokens if token.name]),
+        numbers=tuple([token.number for token in tokens if token.number]),
+        concepts=frozenset(relations),
+        relations=relations,
+        direction=sum({token.direction for token in tokens}),
         # A denial outweighs: "not the same".
-        -1 if -1 in polarities else int(1 in polarities),
-        any(token.word in _GOAL_WORDS for token in tokens),
-        any(token.concludes for token in tokens),
+        polarity=-1 if -1 in polarities else int(1 in polarities),
+        states_goal=any(token.word in _GOAL_WORDS for token in tokens),
+        concludes=any(token.concludes for token in tokens),
     )
 
 

@@ -371,7 +371,14 @@ def parse_passage_facts(title: str, text: str) -> PassageReading:
             else:
                 statements.append(statement)
     # Repeated facts count once; dict.fromkeys keeps their order.
-    return PassageReading(name, kind, occupation, tuple(dict.fromkeys(statements)), tuple(unread), words)
+    return PassageReading(
+        name=name,
+        kind=kind,
+        occupation=occupation,
+        statements=tuple(dict.fromkeys(statements)),
+        unread=tuple(unread),
+        words=words,
+    )
 
 
 def _find_subject(text: str) -> str:

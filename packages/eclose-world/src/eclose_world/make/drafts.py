@@ -311,7 +311,13 @@ def make_evidence_variation(case: ParsedConstructorInput, hop: EvidenceFact, val
         return None
     answer = verbalize_answer(case.target, solution.answer, case.make_rng("answer"))
     return EvidenceVariation(
-        hop, value, rewording, solution.moves, _find_stated_moves(case, solution, first), first, answer
+        hop=hop,
+        value=value,
+        rewording=rewording,
+        moves=solution.moves,
+        earlier_steps=_find_stated_moves(case, solution, first),
+        first=first,
+        answer=answer,
     )
 
 

@@ -104,13 +104,13 @@ def _write_view(
         )
         proof.append(ProofStep(tuple(passages_used), tuple(premises)))
     return View(
-        kind,
-        question,
-        passages,
-        Trace.of(*(step.text for step in steps)),
-        verbalize_answer(target, solution.answer, Random(f"{item.seed}/answer")),
-        tuple(str(index) for index in sorted(solution.support)),
-        tuple(proof),
+        kind=kind,
+        question=question,
+        evidence=passages,
+        trace=Trace.of(*(step.text for step in steps)),
+        answer=verbalize_answer(target, solution.answer, Random(f"{item.seed}/answer")),
+        support_ids=tuple(str(index) for index in sorted(solution.support)),
+        proof=tuple(proof),
     )
 
 

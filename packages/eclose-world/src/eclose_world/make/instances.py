@@ -135,7 +135,15 @@ def _try_scene(profile: BenchmarkProfile, seed: str, name: str) -> WorldItem | N
         kind=kinds[chosen],
         hops=sum(1 for move in solution.moves if move.passages),
     )
-    return WorldItem(instance, plot.target, solution, plot, tuple(entities), seed, words)
+    return WorldItem(
+        instance=instance,
+        target=plot.target,
+        solution=solution,
+        plot=plot,
+        entities=tuple(entities),
+        seed=seed,
+        words=words,
+    )
 
 
 def _select_entities(scene: QuestionScene, plot: QuestionPlan, size: int) -> list[WorldEntity]:

@@ -108,7 +108,15 @@ def _generate_answer_reply(request: ChatRequest, failures: ModelFailureRates, se
         return ScriptedReply("1. Let us read the passages.\nFinal answer: not determined")
     # The key covers all the model sees, so a replica draws anew.
     draw = f"{seed}/{request.key}"
-    item = WorldItem(Instance(request.key, question, passages), target, solution, None, (), draw, ())
+    item = WorldItem(
+        instance=Instance(request.key, question, passages),
+        target=target,
+        solution=solution,
+        plot=None,
+        entities=(),
+        seed=draw,
+        words=(),
+    )
     completion = break_response_at_rates(item, failures).response.completion
     assert completion is not None
     return ScriptedReply(completion)

@@ -99,12 +99,12 @@ class Results:
             (
                 str(metric),
                 MetricRate(
-                    rate.value,
-                    overall.estimates[metric].interval,
-                    rate.n,
-                    rate.unjudged,
-                    rate.bounds,
-                    corrected.get(metric),
+                    value=rate.value,
+                    interval=overall.estimates[metric].interval,
+                    n=rate.n,
+                    unjudged=rate.unjudged,
+                    bounds=rate.bounds,
+                    corrected=corrected.get(metric),
                 ),
             )
             for metric, rate in overall.rates.items()

@@ -143,15 +143,15 @@ def forecast_usage(requests: Iterable[Request], price: ModelPrice | None, habits
     if price is not None and price.cached is not None:
         cached_cost = price.cost(replace(expected, cached_tokens=cached_tokens))
     return UsageForecast(
-        calls,
-        expected.prompt_tokens,
-        expected.completion_tokens,
-        most.prompt_tokens,
-        most.completion_tokens,
-        None if price is None else price.cost(expected),
-        None if price is None else price.cost(most),
-        cached_tokens,
-        cached_cost,
+        calls=calls,
+        prompt_tokens=expected.prompt_tokens,
+        completion_tokens=expected.completion_tokens,
+        most_prompt_tokens=most.prompt_tokens,
+        most_completion_tokens=most.completion_tokens,
+        cost=None if price is None else price.cost(expected),
+        most_cost=None if price is None else price.cost(most),
+        cached_tokens=cached_tokens,
+        cached_cost=cached_cost,
     )
 
 

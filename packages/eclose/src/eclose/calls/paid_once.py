@@ -59,7 +59,14 @@ def encode_stored_answer(key: str, answer: Reply | CallFailure, *, cost: int, at
         stored = StoredAnswer(answer)
     usage = UNKNOWN_USAGE if stored.reply is None else stored.reply.usage
     tokens = usage.prompt_tokens, usage.completion_tokens
-    return LedgerReply(key, encode_json_line(stored), tokens, cost, attempts, usage.cached_tokens)
+    return LedgerReply(
+        key=key,
+        body=encode_json_line(stored),
+        usage=tokens,
+        cost=cost,
+        attempts=attempts,
+        cached_tokens=usage.cached_tokens,
+    )
 
 
 def decode_stored_reply(settled: LedgerReply) -> Reply:
@@ -173,7 +180,14 @@ class PaidOnceModel(CachedModel):
         Returns the reply where another process received it since the ledger was asked for one.
         """
         context = request.context
-        intent = CallIntent(call_key.key, call_key.identity, context.step, context.record_id, worst, call_key.canonical)
+        intent = CallIntent(
+            key=call_key.key,
+            request=call_key.identity,
+            stage=context.step,
+            record_id=context.record_id,
+            reserved=worst,
+            spelled=call_key.canonical,
+        )
         ledger, budget = self._accounts.ledger, self._accounts.budget
         while True:
             try:

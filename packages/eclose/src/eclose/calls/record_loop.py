@@ -376,7 +376,15 @@ async def write_run_results(
     step.refuse_changed_inputs()
     counts = await count_run_funnel(ledger, jobs, received)
     funnel = {**(sources or {}), **counts}
-    manifest = Manifest(step.name, step.settings, step.input_hashes, {}, sum_run_funnel(counts), funnel, calls or {})
+    manifest = Manifest(
+        stage=step.name,
+        settings=step.settings,
+        inputs=step.input_hashes,
+        outputs={},
+        counts=sum_run_funnel(counts),
+        funnel=funnel,
+        calls=calls or {},
+    )
     # Before any file is touched: a run that lost a record must not replace an earlier result.
     manifest.refuse_losses()
     with ExitStack() as stack:

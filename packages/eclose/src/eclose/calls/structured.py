@@ -37,7 +37,14 @@ def build_structured_request(
 ) -> Request:
     """Return the request for a question."""
     schema = ReplySchema(question.name, question.schema)
-    return Request(question.messages, decoding, schema, replica, attempt, question.guideline)
+    return Request(
+        messages=question.messages,
+        decoding=decoding,
+        schema=schema,
+        replica=replica,
+        attempt=attempt,
+        guideline=question.guideline,
+    )
 
 
 async def ask_structured(

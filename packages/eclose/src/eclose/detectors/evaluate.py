@@ -203,7 +203,16 @@ def trace_abstention(ranks: Floats, reliable: Flags, correct: Sequence[Label]) -
     for threshold, end in [*points, (None, len(ranks))] if len(ranks) else []:
         reliable_count, known_count, right_count = (int(part[end - 1]) for part in sums)
         accuracy = right_count / known_count if known_count else None
-        rows.append(AbstentionPoint(threshold, end, end / len(ranks), reliable_count / end, accuracy, known_count))
+        rows.append(
+            AbstentionPoint(
+                threshold=threshold,
+                answered=end,
+                coverage=end / len(ranks),
+                reliable=reliable_count / end,
+                correct=accuracy,
+                correctness_known=known_count,
+            )
+        )
     return tuple(reversed(rows))
 
 
@@ -227,12 +236,12 @@ def trace_cascade(ranks: Floats, gap: Flags, unsound: Flags) -> tuple[CascadePoi
     everything = [total, gaps, int(unsound.sum())]
     return tuple(
         CascadePoint(
-            threshold,
-            judged_count,
-            total - judged_count,
-            gaps - gap_count,
-            everything[2] - unsound_count,
-            gap_count / gaps if gaps else None,
+            threshold=threshold,
+            judged=judged_count,
+            saved=total - judged_count,
+            gaps_missed=gaps - gap_count,
+            unsound_missed=everything[2] - unsound_count,
+            recall=gap_count / gaps if gaps else None,
         )
         for threshold, (judged_count, gap_count, unsound_count) in zip(
             [*thresholds.tolist(), None], [*counts, everything], strict=True

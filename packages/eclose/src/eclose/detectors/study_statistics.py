@@ -122,7 +122,14 @@ class ScoreTable:
         """Return the table of some of the responses; the questions, and so the draws and folds, stay the same."""
         ids = tuple(id_ for id_, keep in zip(self.response_ids, used, strict=True) if keep)
         members = {group: flags[used] for group, flags in self.members.items()}
-        return ScoreTable(self.detectors, ids, self.scores[:, used], self.question[used], self.dataset, members)
+        return ScoreTable(
+            detectors=self.detectors,
+            response_ids=ids,
+            scores=self.scores[:, used],
+            question=self.question[used],
+            dataset=self.dataset,
+            members=members,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,13 @@ def write_parts(out: Path | str, run: LabelledRun, part_rows: int) -> PartsManif
     caveats = run.caveats
     rejected = {file: dict(reasons) for file, reasons in caveats.rejected.items()}
     manifest = PartsManifest(
-        PARTS_SCHEMA, tuple(parts), caveats.left_out, rejected, caveats.stale, caveats.checked, caveats.selected
+        schema=PARTS_SCHEMA,
+        parts=tuple(parts),
+        left_out=caveats.left_out,
+        rejected=rejected,
+        stale=caveats.stale,
+        checked=caveats.checked,
+        selected=caveats.selected,
     )
     folder.write_manifest(manifest)
     return manifest

@@ -225,16 +225,16 @@ def _count(to: ExportTarget, target: str, table: VerdictScoreTable, deliveries: 
     if counts.total() != table.score_count:
         raise AssertionError(f"scores are unaccounted for: {counts} of {table.score_count}")
     return ExportResult(
-        to,
-        target,
-        len(table.rows),
-        table.score_count,
-        counts[DeliveryStatus.SENT],
-        counts[DeliveryStatus.PRESENT],
-        dict(refused),
-        tuple(refusals.items()),
-        sum(score.unjudged is not None for _, score in table.iterate()),
-        sum(row.derived for row in table.rows),
-        table.left_out,
-        table.notices,
+        to=to,
+        target=target,
+        responses=len(table.rows),
+        scores=table.score_count,
+        sent=counts[DeliveryStatus.SENT],
+        present=counts[DeliveryStatus.PRESENT],
+        refused=dict(refused),
+        refusals=tuple(refusals.items()),
+        unjudged=sum(score.unjudged is not None for _, score in table.iterate()),
+        without_span=sum(row.derived for row in table.rows),
+        left_out=table.left_out,
+        notices=table.notices,
     )

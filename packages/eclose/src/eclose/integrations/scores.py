@@ -218,14 +218,14 @@ class _ScoreBuilder:
         response, span = case.response, case.response.span
         derived = span is None or not span.trace_id
         return ScoredResponse(
-            response.id,
-            case.instance.id,
-            case.judgment.judge,
-            None if response.source is None else response.source.model,
-            derive_hex_id(f"eclose trace {response.id}", 32) if span is None or derived else span.trace_id,
-            derive_hex_id(f"eclose span {response.id}", 16) if span is None or derived else span.span_id,
-            derived,
-            (*(self._score_criterion(case, criterion) for criterion in Criterion), *self._score_whole(case)),
+            response_id=response.id,
+            instance_id=case.instance.id,
+            judge=case.judgment.judge,
+            model=None if response.source is None else response.source.model,
+            trace_id=derive_hex_id(f"eclose trace {response.id}", 32) if span is None or derived else span.trace_id,
+            span_id=derive_hex_id(f"eclose span {response.id}", 16) if span is None or derived else span.span_id,
+            derived=derived,
+            scores=(*(self._score_criterion(case, criterion) for criterion in Criterion), *self._score_whole(case)),
         )
 
     def _score_criterion(self, case: JudgedCase, criterion: Criterion) -> VerdictScore:

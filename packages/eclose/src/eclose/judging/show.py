@@ -264,15 +264,15 @@ def _describe_call(details: CallDetails, question: str, messages: _Messages) -> 
     cause = problem or (None if checks else details.problem or "there is no reply: the call broke off, or is under way")
     request = details.stored.request or {}
     return JudgeCall(
-        question,
-        str(details.state),
-        int(request.get("replica") or 0),
-        int(request.get("attempt") or 0),
-        messages,
-        details.text,
-        checks,
-        cause,
-        details.stored.key,
+        question=question,
+        state=str(details.state),
+        replica=int(request.get("replica") or 0),
+        attempt=int(request.get("attempt") or 0),
+        messages=messages,
+        reply=details.text,
+        checks=checks,
+        cause=cause,
+        key=details.stored.key,
     )
 
 

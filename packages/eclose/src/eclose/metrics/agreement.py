@@ -194,7 +194,15 @@ def _row(name: str, comparison: _Comparison, raw: Estimate, alpha: Estimate) -> 
         majority = int(table[1].sum() >= table[0].sum())
         specific = (stat.specific_agreement(majority)(table), stat.specific_agreement(1 - majority)(table))
         ac1 = stat.gwet_ac1(table)
-    return AnnotatorAgreementRow(name, comparison.n, stat.majority_prevalence(table), raw, alpha, specific, ac1)
+    return AnnotatorAgreementRow(
+        judgment=name,
+        n=comparison.n,
+        majority=stat.majority_prevalence(table),
+        raw=raw,
+        alpha=alpha,
+        specific=specific,
+        ac1=ac1,
+    )
 
 
 # Screening: questions before any response.

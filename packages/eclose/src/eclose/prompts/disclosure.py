@@ -190,10 +190,10 @@ def disclose_for_joint_judging(instance: Instance, response: Response, *, refere
     # Aliases would reveal the reference, so they are withheld with it.
     reference = None if reference_free else instance.reference_answer
     return JointJudgeMaterial(
-        instance.question,
-        disclose_passages(instance.evidence),
-        disclose_steps(response.trace),
-        response.answer,
-        reference,
-        () if reference is None else instance.aliases,
+        question=instance.question,
+        evidence=disclose_passages(instance.evidence),
+        steps=disclose_steps(response.trace),
+        answer=response.answer,
+        reference=reference,
+        aliases=() if reference is None else instance.aliases,
     )

@@ -50,7 +50,15 @@ def derive_response_facts(case: JudgedCase, before: str = "") -> ResponseFacts:
     labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
     unjudged = frozenset(criterion for criterion, label in zip(Criterion, labels, strict=True) if label is None)
     codes = frozenset(step.failure for step in case.judgment.steps)
-    return ResponseFacts(case, verdict, name_outcome(verdict), case.matched, unjudged, codes, before)
+    return ResponseFacts(
+        case=case,
+        verdict=verdict,
+        outcome=name_outcome(verdict),
+        matched=case.matched,
+        unjudged=unjudged,
+        codes=codes,
+        before=before,
+    )
 
 
 OUTCOME_WORDS: Mapping[str, str] = {

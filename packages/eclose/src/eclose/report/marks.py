@@ -83,7 +83,9 @@ def build_response_flow(diagnosis: Diagnosis) -> tuple[FlowBar, ...]:
         start, segments = 0.0, []
         for kind, name, number, show in parts:
             width = _position(number / max(everyone, 1))
-            segments.append(BarSegment(kind, name, number, _position(start / 100), width, show))
+            segments.append(
+                BarSegment(kind=kind, name=name, count=number, start=_position(start / 100), width=width, show=show)
+            )
             start += width
         return FlowBar(question, total, segments[0], tuple(segments[1:]), _position(total / max(everyone, 1)))
 
@@ -353,7 +355,9 @@ def _bars(title: str, parts: Sequence[tuple[str, str, int, str, int | None]]) ->
     """Return a chart of parts: kind, name, count, link, and the responses behind the count."""
     total = sum(count for _, _, count, _, _ in parts)
     segments = (
-        BarSegment(kind, name, count, 0.0, _position(count / total), show, responses)
+        BarSegment(
+            kind=kind, name=name, count=count, start=0.0, width=_position(count / total), show=show, responses=responses
+        )
         for kind, name, count, show, responses in parts
     )
     return CompositionBarChart(title, total, tuple(segments))

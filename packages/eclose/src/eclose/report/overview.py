@@ -79,17 +79,17 @@ def find_worst_example(cases: Sequence[JudgedCase]) -> WorstExample | None:
     ]
     in_gap = case.verdict.trace_group is TraceGroup.GAP
     return WorstExample(
-        position,
-        "One of them, opened: every step holds, the whole does not" if in_gap else "A failing response, opened",
-        outcome,
-        OUTCOME_WORDS[outcome],
-        f"r={encode_address(response.id)}",
-        _shorten(case.instance.question, _MAX_QUESTION),
-        describe_response_failure(case),
-        tuple(steps),
-        len(response.trace) - len(steps),
-        "none" if response.answer is None else _shorten(response.answer, _MAX_ANSWER),
-        _shorten(case.instance.reference_answer or "", _MAX_ANSWER),
+        position=position,
+        title="One of them, opened: every step holds, the whole does not" if in_gap else "A failing response, opened",
+        kind=outcome,
+        outcome=OUTCOME_WORDS[outcome],
+        show=f"r={encode_address(response.id)}",
+        question=_shorten(case.instance.question, _MAX_QUESTION),
+        failure=describe_response_failure(case),
+        steps=tuple(steps),
+        more_steps=len(response.trace) - len(steps),
+        answer="none" if response.answer is None else _shorten(response.answer, _MAX_ANSWER),
+        reference=_shorten(case.instance.reference_answer or "", _MAX_ANSWER),
     )
 
 

@@ -94,17 +94,17 @@ def summarize_audit(labels: AuditLabels, draws: BootstrapDraws) -> AuditResults:
     methods = [method for method in table.methods if method != ALL_METHODS]
     others = [method for method in methods if method != REFERENCE_METHOD] if REFERENCE_METHOD in methods else []
     return AuditResults(
-        len(rows),
-        len(questions),
-        len(settings),
-        labels.not_in_runs,
-        _compare_labels(rows, draws),
-        table.rates,
-        {
+        responses=len(rows),
+        questions=len(questions),
+        settings=len(settings),
+        not_in_runs=labels.not_in_runs,
+        agreement=_compare_labels(rows, draws),
+        rates=table.rates,
+        compared={
             method: {metric: table.count(_PAIRED_HUMAN, method, metric) for metric in MAIN_METRICS}
             for method in table.methods
         },
-        {
+        differences={
             method: {
                 metric: replicates.difference(
                     table.column(_PAIRED_AUTOMATED, method, metric), table.column(_PAIRED_HUMAN, method, metric)
@@ -113,7 +113,7 @@ def summarize_audit(labels: AuditLabels, draws: BootstrapDraws) -> AuditResults:
             }
             for method in table.methods
         },
-        {
+        gains={
             method: {
                 metric: replicates.difference(
                     table.column(_HUMAN, REFERENCE_METHOD, metric), table.column(_HUMAN, method, metric)

@@ -109,21 +109,21 @@ def build_experiment_report(results: ExperimentResults, bootstrap: BootstrapPlan
     evaluator = summarize_evaluator(results.evaluator, bootstrap.judge) if results.evaluator else None
     switches, variant_switches = _summarize_all_switches(results, outcomes.grid.methods, bootstrap.switches)
     return ExperimentReport(
-        summarize_main_results(outcomes, bootstrap.main),
-        tuple(summarize_ablations(results, bootstrap.ablations)),
-        switches,
-        variant_switches,
-        evaluator,
-        summarize_audit(results.audit, bootstrap.audit) if results.audit else None,
-        summarize_training_cost(results.times) if results.times else None,
-        list_used_settings(results.recipes),
-        provenance,
-        results.label_source,
-        evaluator.sentence if evaluator else results.validation,
-        bool(results.matches),
-        tuple(results.unfinished),
-        dict(results.left_out),
-        bootstrap,
+        main=summarize_main_results(outcomes, bootstrap.main),
+        ablations=tuple(summarize_ablations(results, bootstrap.ablations)),
+        switches=switches,
+        variant_switches=variant_switches,
+        evaluator=evaluator,
+        audit=summarize_audit(results.audit, bootstrap.audit) if results.audit else None,
+        cost=summarize_training_cost(results.times) if results.times else None,
+        used_settings=list_used_settings(results.recipes),
+        provenance=provenance,
+        label_source=results.label_source,
+        validation=evaluator.sentence if evaluator else results.validation,
+        matched=bool(results.matches),
+        unfinished=tuple(results.unfinished),
+        left_out=dict(results.left_out),
+        bootstrap=bootstrap,
     )
 
 

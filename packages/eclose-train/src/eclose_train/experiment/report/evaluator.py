@@ -86,12 +86,12 @@ def summarize_evaluator(labels: EvaluatorLabels, draws: BootstrapDraws) -> Evalu
         for name, judged in verdicts.items()
     }
     return EvaluatorResults(
-        labels.name,
-        reports[labels.name],
-        {name: report.overall for name, report in reports.items()},
-        {name: _compare(labels.cases, judged, draws) for name, judged in labels.others.items()},
-        {name: _count_inconsistent(judged) for name, judged in verdicts.items()},
-        labels.not_in_runs,
+        name=labels.name,
+        agreement=reports[labels.name],
+        judges={name: report.overall for name, report in reports.items()},
+        gains={name: _compare(labels.cases, judged, draws) for name, judged in labels.others.items()},
+        inconsistent={name: _count_inconsistent(judged) for name, judged in verdicts.items()},
+        not_in_runs=labels.not_in_runs,
     )
 
 

@@ -178,7 +178,9 @@ def _build_ablation_datasets(report: ExperimentReport, ablation: AblationResults
     spans = (("", 1), *((benchmark, len(_DATASET_COLUMNS)) for benchmark in outcomes.grid.benchmarks))
     note = f"Percent, means over seeds. {describe_sizes(outcomes)} {report.labels}"
     title = f"Ablations by dataset on {ablation.backbone}"
-    return ReportTable(f"ablations-{ablation.backbone}-datasets", title, heads, rows, note, spans)
+    return ReportTable(
+        key=f"ablations-{ablation.backbone}-datasets", title=title, heads=heads, rows=rows, note=note, spans=spans
+    )
 
 
 def _build_switch_tables(report: ExperimentReport, switches: SwitchResults, key: str) -> Iterator[ReportTable]:
@@ -211,7 +213,14 @@ def _build_switch_tables(report: ExperimentReport, switches: SwitchResults, key:
     kinds = (ORIGINAL, COUNTERFACTUAL, SWITCHED)
     note = f"Percent, means over settings. O, CF: the margin is positive; SW: both. {sizes} {_SWITCH_LABELS}"
     heads, spans = ("Method", *(kind for _ in Edge for kind in kinds)), (("", 1), *((str(edge), 3) for edge in Edge))
-    yield ReportTable(f"{key}-directions", "Directional success and joint switching", heads, rows, note, spans)
+    yield ReportTable(
+        key=f"{key}-directions",
+        title="Directional success and joint switching",
+        heads=heads,
+        rows=rows,
+        note=note,
+        spans=spans,
+    )
     yield _build_switch_settings(outcomes, key)
 
 
@@ -234,7 +243,14 @@ def _build_switch_settings(outcomes: OutcomeTable, key: str) -> ReportTable:
     heads = ("Method", *(str(edge) for _ in grid.benchmarks for edge in Edge))
     spans = (("", 1), *((benchmark, len(Edge)) for benchmark in grid.benchmarks))
     note = f"Percent, means over seeds. {describe_sizes(outcomes, 'families')} {_SWITCH_LABELS}"
-    return ReportTable(f"{key}-settings", "Switch rates by dataset and backbone", heads, tuple(rows), note, spans)
+    return ReportTable(
+        key=f"{key}-settings",
+        title="Switch rates by dataset and backbone",
+        heads=heads,
+        rows=tuple(rows),
+        note=note,
+        spans=spans,
+    )
 
 
 def _build_hyperparameter_table(report: ExperimentReport) -> ReportTable:

@@ -157,7 +157,14 @@ def _build_settings_table(report: ExperimentReport) -> ReportTable:
     )
     heads = ("Method", *(str(metric) for _ in grid.benchmarks for metric in MAIN_METRICS))
     spans = (("", 1), *((benchmark, len(MAIN_METRICS)) for benchmark in grid.benchmarks))
-    return ReportTable("settings", "Performance by dataset and backbone", heads, tuple(rows), note, spans)
+    return ReportTable(
+        key="settings",
+        title="Performance by dataset and backbone",
+        heads=heads,
+        rows=tuple(rows),
+        note=note,
+        spans=spans,
+    )
 
 
 def _build_gains_table(report: ExperimentReport) -> ReportTable:

@@ -225,5 +225,10 @@ def _parse_batch(fields: Any) -> ProviderBatch:
     problems = [error for error in error_list or () if isinstance(error, dict)]
     problem = "; ".join(f"{error.get('code')}: {error.get('message')}" for error in problems[:3])
     return ProviderBatch(
-        name, str(fields.get("status")), shard, fields.get("input_file_id"), files, excerpt_server_text(problem)
+        id=name,
+        status=str(fields.get("status")),
+        shard=shard,
+        input_file_id=fields.get("input_file_id"),
+        files=files,
+        problem=excerpt_server_text(problem),
     )

@@ -313,7 +313,14 @@ class ModelBatches:
 
     async def _settle(self, note: BatchShardNote, batch: ProviderBatch, collected: CollectedBatches) -> None:
         downloads = [(path, await self._provider.download(file_id, path)) for path, file_id in self._files(note, batch)]
-        settlement = BatchLedgerWriter(note, batch, self._ledger, self._price, self._route.key, self._dialect)
+        settlement = BatchLedgerWriter(
+            note=note,
+            batch=batch,
+            ledger=self._ledger,
+            price=self._price,
+            secret=self._route.key,
+            dialect=self._dialect,
+        )
         await settlement.run(self._folder.requests(note), [path for path, exists in downloads if exists], collected)
         self._dialect = settlement.dialect
         # Last, after all replies are in the ledger: a process killed before collects this batch again, which changes

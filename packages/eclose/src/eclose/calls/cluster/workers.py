@@ -125,7 +125,15 @@ def receive_shards_from_ray(
     if ledger is not None:
         require_shared_ledger(ledger)
     with connect_to_ray(settings) as ray:
-        _WorkerPool(ray, work, settings, receive, tell, _AGAIN if ledger is None else _CONTINUE).run()
+        pool = _WorkerPool(
+            ray=ray,
+            work=work,
+            settings=settings,
+            receive=receive,
+            tell=tell,
+            remedy=_AGAIN if ledger is None else _CONTINUE,
+        )
+        pool.run()
 
 
 # What becomes of a run that ended early, for messages.

@@ -235,7 +235,14 @@ class WriterAccounting:
         if rows and rows[0].settled_writer is not None:
             reply = bytes(rows[0].settled_writer), bytes(rows[0].settled_run), int(rows[0].cost)
         sends = (
-            CallSend(row.seq, bytes(row.run), bytes(row.writer), row.reserved, bool(row.released), bool(row.broken))
+            CallSend(
+                seq=row.seq,
+                run=bytes(row.run),
+                writer=bytes(row.writer),
+                reserved=row.reserved,
+                released=bool(row.released),
+                broken=bool(row.broken),
+            )
             for row in rows
         )
         return CallSendHistory(tuple(sends), reply)

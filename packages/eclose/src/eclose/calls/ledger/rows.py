@@ -187,7 +187,9 @@ def decode_reply_row(row: Row[Any]) -> LedgerReply | None:
     try:
         key, body = decode_call_key(row.key), zlib.decompress(row.body)
         usage = row.prompt_tokens, row.completion_tokens
-        reply = LedgerReply(key, body, usage, row.cost, row.attempts, row.cached_tokens)
+        reply = LedgerReply(
+            key=key, body=body, usage=usage, cost=row.cost, attempts=row.attempts, cached_tokens=row.cached_tokens
+        )
         sound = row.seal == _seal_reply(reply, decode_utf8_text(row.run))
     except _DAMAGE:
         return None

@@ -209,7 +209,17 @@ def _read_options(
     address = ServerAddress(base_url, server_name)
     batches = BatchSettings(poll=batch_poll, wait=batch_wait) if batch else None
     ray = make_ray_settings(engine, workers, ray_address)
-    return ModelOptions(calls, address, dry_run, ledger, retry, replay, batches, force, ray)
+    return ModelOptions(
+        calls=calls,
+        base_url=address,
+        dry_run=dry_run,
+        ledger=ledger,
+        retry=retry,
+        replay=replay,
+        batch=batches,
+        force=force,
+        ray=ray,
+    )
 
 
 def takes_model_options(command: Callable[..., None]) -> Callable[..., None]:

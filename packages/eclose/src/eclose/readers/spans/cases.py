@@ -98,13 +98,13 @@ class CaseReader:
         answer = self._read_answer(span, parts)
         documents = self._read_documents(span, parts)
         return TraceCase(
-            question,
-            documents,
-            tuple(parts.read_items(answer)),
-            answer,
-            SpanRef(span.trace_id, span.span_id, self.store),
-            parts.model,
-            notes,
+            question=question,
+            documents=documents,
+            items=tuple(parts.read_items(answer)),
+            answer=answer,
+            span=SpanRef(span.trace_id, span.span_id, self.store),
+            model=parts.model,
+            notes=notes,
         )
 
     @property
