@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 # The site's tools have an environment of their own: they and the package need not agree on versions.
 SITE_VENV ?= build/site-venv
 RELEASE_VENV ?= build/release-venv
-SPELLED := $(wildcard *.md) docs skills packages studies scripts examples
+SPELLED := $(wildcard *.md packages/*/*.md packages/*/src) docs skills studies scripts examples
 WHEEL_VENV ?= build/wheel-venv
 # -m replaces the filter of the fast lane. Tests that compare times run alone, after the others.
 PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m 'not (timing or study)'
