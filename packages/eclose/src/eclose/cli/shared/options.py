@@ -25,14 +25,21 @@ def add_option_group(
     # Annotations are strings in these modules; typer needs the objects behind them.
     signature, shared = (inspect.signature(function, eval_str=True) for function in (command, read))
     own_parameters = [own for name, own in signature.parameters.items() if name != parameter]
+    # A command with several groups is called by one function, which reads the group that was added last first.
+    groups = [(shared.parameters, read, parameter, check), *getattr(command, "option_groups", ())]
+    run = command.__wrapped__ if len(groups) > 1 else command  # type: ignore[attr-defined]
 
     @wraps(command)
     def with_options(**arguments: Any) -> None:
-        values = {name: arguments.pop(name) for name in shared.parameters}
-        if check is not None:
-            check(values, arguments)
-        command(**arguments, **{parameter: read(**values)})
+        for options, read_group, name_of_group, check_group in groups:
+            values = {name: arguments.pop(name) for name in options}
+            if check_group is not None:
+                check_group(values, arguments)
+            arguments[name_of_group] = read_group(**values)
+        run(**arguments)
 
+    with_options.__wrapped__ = run
+    with_options.option_groups = groups  # type: ignore[attr-defined]
     parameters = [*own_parameters, *shared.parameters.values()]
     # Typer reads names, kinds and defaults from the signature, and types and help from the annotations.
     with_options.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
