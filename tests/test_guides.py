@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import eclose
+import eclose_train
 from eclose import testing
 from eclose.cli.main import app
 from eclose.files import jsonl
