@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import eclose
+import eclose_train
 from eclose import testing
 from eclose.cli.main import app
 from eclose.files import jsonl
@@ -162,7 +163,7 @@ def test_the_lines_that_mount_the_loss_run():
     exec(compile(loss, "train.md", "exec"), names)
     assert all(weight.grad is not None for weight in model.parameters() if weight.requires_grad)
     exec(compile(trainer, "train.md", "exec"), names)
-    assert names["EClosureSFTTrainer"].compute_loss is eclose.EClosureLossMixin.compute_loss
+    assert names["EClosureSFTTrainer"].compute_loss is eclose_train.EClosureLossMixin.compute_loss
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ used and installed by extras.
 
 - [Decisions](decisions/README.md): what was chosen where there were alternatives, and why.
 - [File formats](reference/formats.md): every file that commands read and write.
-- [Contributing](contributing.md): where to add a benchmark, a metric, a command.
+- [Contributing](contributing.md): how to set up, test and write code; the README of each house says where to add what.
 """
 
 

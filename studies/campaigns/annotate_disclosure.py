@@ -136,14 +136,14 @@ MUTANTS = (
     ),
     Mutant(
         "an undone pass is open to every person",
-        "eclose-annotate/src/eclose_annotate/undo.py",
+        "eclose-annotate/src/eclose_annotate/labelling/undo.py",
         "WHERE t.person = :person AND t.withdrawn IS NULL AND {_UNUSED}",
         "WHERE :person > 0 AND t.withdrawn IS NULL AND {_UNUSED}",
         _test("test_an_undone_pass_is_open_to_one_person"),
     ),
     Mutant(
         "a pass is undone after more was disclosed",
-        "eclose-annotate/src/eclose_annotate/undo.py",
+        "eclose-annotate/src/eclose_annotate/labelling/undo.py",
         "if find_undoable_pass(connection, person) != (task, name):",
         "if False:",
         _test("test_an_undone_pass_is_open_to_one_person"),

@@ -1,4 +1,4 @@
-"""Result line of a measurement: the last thing that a script of ``perf/`` or ``campaigns/`` prints."""
+"""Result line of a measurement: the last thing that a script of ``studies/perf`` or ``studies/campaigns`` prints."""
 
 from __future__ import annotations
 

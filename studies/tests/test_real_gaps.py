@@ -1,4 +1,4 @@
-"""Tests of the traces in ``campaigns/real_gaps``: consistent labels, joinable questions, two halves, no shortcuts."""
+"""Traces of ``studies/campaigns/real_gaps``: consistent labels, joinable questions, two halves, no shortcuts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the result line that every script of ``perf/`` and ``campaigns/`` ends with."""
+"""Tests of the result line that every script of ``studies/perf`` and ``studies/campaigns`` ends with."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class LocalDetectorSettings:
         if self.detector is DetectorKind.CLOSURE:
             return ClosureDetector(model=ref)
         # Chunks and sentences belong to AlignScore; other models were trained on whole claims. Reports go by the name
-        # of the model as well (decision 0039).
+        # of the model as well.
         kind = AlignScoreDetector if "alignscore" in ref.name.lower() else StepSupportDetector
         return kind(model=ref, titles=self.titles, strip_citations=self.strip_citations)
 
