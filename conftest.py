@@ -17,6 +17,10 @@ ROOT = Path(__file__).parent
 settings.register_profile("unhurried", settings(), deadline=None)
 settings.load_profile("unhurried")
 
+# Helpers of tests are importable in processes that tests start, as they are here by `pythonpath` of pyproject.toml.
+FOLDERS = [str(ROOT), *map(str, sorted(ROOT.glob("packages/*")))]
+os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, *filter(None, [os.environ.get("PYTHONPATH")])])
+
 # Servers of tests take any free port, and what they answered is compared with what another one answered: they share a
 # name. Tests of the name itself take this away.
 os.environ.setdefault("ECLOSE_SERVER_NAME", "127.0.0.1")
