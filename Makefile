@@ -1,10 +1,14 @@
 # The whole developer interface. `make setup` once, then `make check test` before every commit.
-# HOUSE=eclose-train, and so on, limits fast, test and coverage to one house.
+# HOUSE=eclose-train, and so on, limits setup, fast, test and coverage to one house.
 
 HOUSES := eclose eclose-train eclose-annotate eclose-world
 HOUSE ?=
+LOCK := $(or $(HOUSE),dev)
 CHOSEN := $(or $(HOUSE),$(HOUSES))
-EDITABLE := $(HOUSES:%=--editable packages/%)
+# Tests use the world, which stands on eclose-train; only tests of eclose and of its own use eclose-annotate.
+NEEDED := $(if $(filter eclose-train eclose-world,$(HOUSE)),$(filter-out eclose-annotate,$(HOUSES)),$(HOUSES))
+EDITABLE := $(NEEDED:%=--editable packages/%)
+WITH_TORCH := $(filter eclose-train,$(CHOSEN))
 
 VENV ?= .venv
 AT_ONCE ?= 2
@@ -38,16 +42,19 @@ unexport PYTHONDONTWRITEBYTECODE
 build/uv/bin/uv:
 	python3 -m pip install --quiet --require-hashes --no-deps --target build/uv -r requirements/uv.lock
 
-setup: $(OWN_UV) ## a virtual environment with everything pinned, and the package in editable form
+setup: $(OWN_UV) ## a virtual environment with everything pinned, and the packages in editable form; HOUSE: what one house needs
 	$(NEW_VENV) $(VENV)
-	$(UV) pip install --quiet --python $(VENV) torch==2.13.0 # the CPU build, before anything that would pull a larger one
-	$(PINNED) --python $(VENV) -r requirements/dev.lock -r requirements/models.lock
+ifneq ($(WITH_TORCH),) # the CPU build, before anything that would pull a larger one
+	$(UV) pip install --quiet --python $(VENV) torch==2.13.0
+	$(PINNED) --python $(VENV) -r requirements/models.lock
+endif
+	$(PINNED) --python $(VENV) -r requirements/$(LOCK).lock
 	$(PINNED) --python $(VENV) --python-version 3.12 -r requirements/second.lock
 	$(UV) pip install --quiet --python $(VENV) --no-deps --no-build-isolation $(EDITABLE)
 
-setup-light: $(OWN_UV) ## what the fast lane needs: no torch, no models
+setup-light: $(OWN_UV) ## what the fast lane needs, on any interpreter: no torch, no models, nothing pinned
 	$(NEW_VENV) $(VENV)
-	$(UV) pip install --quiet --python $(VENV) --requirement requirements/dev.in
+	$(UV) pip install --quiet --python $(VENV) --requirement requirements/$(LOCK).in
 	$(UV) pip install --quiet --python $(VENV) --no-deps $(EDITABLE)
 
 check: ## format, lint, types, import contracts, stale documents
@@ -125,27 +132,32 @@ site: $(OWN_UV) ## the documentation as a site in build/site; a broken link or a
 demo: ## the README's commands in a fresh folder
 	PATH="$(abspath $(BIN)):$$PATH" sh examples/quickstart.sh
 
-dist: $(OWN_UV) ## the source distribution, the wheel and the bill of materials of the installed wheel
+dist: $(OWN_UV) ## source archive and wheel of each house, and the bill of materials of all wheels installed
 	rm -rf dist $(RELEASE_VENV) $(WHEEL_VENV)
 	$(NEW_VENV) $(RELEASE_VENV)
 	$(PINNED) --python $(RELEASE_VENV) -r requirements/release.lock
 	for house in $(HOUSES); do $(RELEASE_VENV)/bin/python -m build --no-isolation --outdir dist packages/$$house || exit 1; done
-	$(MAKE) --no-print-directory wheel-venv
+	$(MAKE) --no-print-directory wheel-venv EXTRA=annotate,construct,world
 	$(RELEASE_VENV)/bin/cyclonedx-py environment --output-file build/eclose.cdx.json $(WHEEL_VENV)/bin/python
 
-# EXTRA=annotate, and so on, brings another house. The wheels need each other at exactly their version.
+# EXTRA=annotate, and so on, brings another house. Constraints, so that each wheel is that of dist and no index is asked.
 wheel-venv: $(OWN_UV)
 	$(NEW_VENV) $(WHEEL_VENV)
-	$(UV) pip install --quiet --python $(WHEEL_VENV) $(CONSTRAINTS:%=--constraint %) --prerelease allow --find-links dist \
-		"eclose$(EXTRA:%=[%]) @ file://$(abspath $(wildcard dist/eclose-[0-9]*.whl))"
+	for wheel in $(abspath $(wildcard dist/*.whl)); do name=$${wheel##*/}; echo "$${name%%-*} @ file://$$wheel"; done \
+		>$(WHEEL_VENV)/wheels.txt
+	$(UV) pip install --quiet --python $(WHEEL_VENV) $(CONSTRAINTS:%=--constraint %) --constraint $(WHEEL_VENV)/wheels.txt \
+		"eclose$(EXTRA:%=[%])"
 
 install-matrix: ## every extra in a fresh environment, and the lowest versions; needs uv, takes minutes
 	$(BIN)/python scripts/install_matrix.py
 	$(BIN)/python scripts/install_matrix.py --lowest
 
-lock: $(OWN_UV) ## pin the versions of everything, with hashes
-	for name in dev docs release uv; do $(UV) pip compile --quiet --generate-hashes --strip-extras --no-header \
-		--python-version 3.11 --output-file=requirements/$$name.lock \
-		requirements/$$name.in || exit 1; done
+COMPILE := $(UV) pip compile --quiet --generate-hashes --strip-extras --no-header --python-version 3.11
+
+lock: $(OWN_UV) ## pin the versions of everything, with hashes; those of a house are the ones of the whole
+	for name in dev docs release uv; do \
+		$(COMPILE) --output-file=requirements/$$name.lock requirements/$$name.in || exit 1; done
+	for house in $(HOUSES); do $(COMPILE) --constraint requirements/dev.lock \
+		--output-file=requirements/$$house.lock requirements/$$house.in || exit 1; done
 	$(UV) pip compile --quiet --generate-hashes --no-deps --no-header --python-version 3.12 \
 		--output-file=requirements/second.lock requirements/second.in

@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+HOUSES = ("eclose", "eclose_annotate", "eclose_train", "eclose_world")
+"""The distributions, as the names of their files begin."""
 
 
 def find_disagreements(tag: str, root: Path, *, with_dist: bool = True) -> list[str]:
@@ -30,7 +32,8 @@ def find_disagreements(tag: str, root: Path, *, with_dist: bool = True) -> list[
             problems.append(f"CITATION.cff lacks the line: {name}: {value}")
     if with_dist:
         present = {path.name for path in (root / "dist").glob("*")}
-        expected = {f"eclose-{version}-py3-none-any.whl", f"eclose-{version}.tar.gz"}
+        stems = [f"{house}-{version}" for house in HOUSES]
+        expected = {f"{stem}{ending}" for stem in stems for ending in ("-py3-none-any.whl", ".tar.gz")}
         if present != expected:
             problems.append(f"dist/ holds {sorted(present)}, not {sorted(expected)}")
     return problems

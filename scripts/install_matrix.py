@@ -1,9 +1,9 @@
-"""Install the wheel with each extra alone in a fresh environment, and try what the extra is for.
+"""Install the wheels with each extra alone in a fresh environment, and try what the extra is for.
 
     python scripts/install_matrix.py                                every extra, and a cold installation with pip
-    python scripts/install_matrix.py --only chat train              these extras alone
+    python scripts/install_matrix.py --only local train             these extras alone
     python scripts/install_matrix.py --python python3.12 python3.13 the base on further interpreters
-    python scripts/install_matrix.py --lowest                       tests on the lowest versions of pyproject.toml
+    python scripts/install_matrix.py --lowest                       tests on the lowest versions allowed
 
 Environments are made with ``uv``, which must be on the path and keeps what it downloaded: seconds are those of a filled
 cache from the second run on. The cold installation uses pip without a cache. The last line is the result as JSON.
@@ -23,11 +23,11 @@ import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf
 
-from studies.perf.first_minutes import build_wheel, new_user_environment, run
+from studies.perf.first_minutes import build_wheels, new_user_environment, run
 from studies.perf.result import print_result
 
 if TYPE_CHECKING:
@@ -35,14 +35,16 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 BASE = "(base)"
-DEMO = "eclose demo"
+START = ("eclose --version", "eclose demo", "eclose gate demo --min-trr 0.3")
+"""Commands that work with any extra; the demo leaves the files that those of the extras read."""
 CHECKS = {
-    BASE: "eclose gate demo --min-trr 0.3",
+    BASE: "eclose judge run demo --judge m --base-url http://127.0.0.1:9/v1 --no-price --out judged --dry-run",
     "annotate": "eclose annotate init project demo/responses.jsonl --instances demo/instances.jsonl",
-    "chat": "eclose judge run demo --judge m --base-url http://127.0.0.1:9/v1 --no-price --out judged --dry-run",
+    "construct": "eclose construct --help",
     "experiment": "python -m snakemake --version",
     "figures": "eclose report demo --format figures",
     "inspect": "python -c 'import eclose.integrations.inspect.registry'",
+    "local": "python -c 'import eclose.calls.local.weights, peft, torch, transformers'",
     "parquet": "eclose data split demo --out parts",
     "postgres": "python -c 'import psycopg; psycopg.pq.version()'",
     "prices": "python -c 'import eclose.calls.prices, genai_prices'",
@@ -50,12 +52,12 @@ CHECKS = {
     "train": "python -c 'import eclose_train.training.run, accelerate, peft'",
     "world": "python -c 'import eclose_world.server.app, aiohttp'",
 }
-"""A command that works with the extra only, by extra; run where ``eclose demo`` has left its files."""
-NEEDS_TORCH = frozenset({"train"})
-LIGHT = ("annotate", "chat", "figures", "parquet", "postgres", "prices", "world")
+"""A command that works with the extra only, by extra."""
+NEEDS_TORCH = frozenset({"local", "train"})
+LIGHT = ("annotate", "construct", "figures", "parquet", "postgres", "prices", "world")
 """Extras of the lowest versions: without PyTorch, Ray, Snakemake, a native model server, and Inspect, which asks for
 newer versions of what the package itself needs."""
-TESTS = ("tests/core", "tests/stats", "tests/metrics", "tests/diagnosis")
+TESTS = tuple(f"packages/eclose/tests/{name}" for name in ("values", "stats", "metrics", "diagnosis"))
 TEST_TOOLS = ("hypothesis", "krippendorff", "psutil", "pytest", "pytest-xdist", "scikit-learn", "scipy")
 
 
@@ -77,9 +79,31 @@ class Installation:
 
 
 def read_project() -> dict[str, list[str]]:
-    """Return the requirements of each extra, and of the base under its own name."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    return {BASE: project["dependencies"], **project["optional-dependencies"]}
+    """Return the libraries that each extra brings, by itself or by a house, and of the base under its own name."""
+    project, hook = read_house("eclose")
+    extras = {
+        extra: [library for requirement in requirements for library in list_libraries(requirement)]
+        for extra, requirements in hook["optional-dependencies"].items()
+    }
+    return {BASE: project["dependencies"], **extras}
+
+
+def read_house(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a house requires: its project, and what is filled in with the version when it is built."""
+    settings = tomllib.loads((ROOT / "packages" / name / "pyproject.toml").read_text("utf-8"))
+    return settings["project"], settings["tool"]["hatch"]["metadata"]["hooks"]["uv-dynamic-versioning"]
+
+
+def list_libraries(requirement: str) -> list[str]:
+    """Return a requirement of a library as it is, and for one of a house those of the house but for the base."""
+    house = re.fullmatch(r"(eclose[a-z-]*)(?:\[(\w+)\])?==.*", requirement)
+    if house is None:
+        return [requirement]
+    if house[1] == "eclose":
+        return []
+    project, hook = read_house(house[1])
+    requirements = [*hook["dependencies"], *(project["optional-dependencies"][house[2]] if house[2] else ())]
+    return [library for part in requirements for library in list_libraries(part)]
 
 
 def read_torch_pin() -> str:
@@ -111,19 +135,28 @@ def create_environment(folder: Path, python: str) -> Path:
     return folder / "venv"
 
 
+def list_wheels(wheel: Path) -> list[Path]:
+    """Return the wheels of all houses, which lie beside that of eclose."""
+    return sorted(wheel.parent.glob("eclose*.whl"))
+
+
 def install_extra(extra: str, wheel: Path, python: str) -> Installation:
-    """Install the wheel with one extra, run the demo and the command of the extra."""
+    """Install eclose with one extra from the folder of its wheel, run the demo and the command of the extra."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = create_environment(folder, python)
         programs = environment / "bin"
         install: list[str | Path] = ["uv", "pip", "install", "--quiet", "--python", programs / "python"]
+        # The houses need each other at exactly their version, which no index has.
+        wheels = folder / "wheels.txt"
+        wheels.write_text("".join(f"{path.name.partition('-')[0]} @ {path.as_uri()}\n" for path in list_wheels(wheel)))
         start = time.perf_counter()
         # The CPU build comes first: resolving would pull one with gigabytes of libraries for other devices.
         failure = call([*install, read_torch_pin()], folder) if extra in NEEDS_TORCH else ""
-        failure = failure or call([*install, wheel if extra == BASE else f"eclose[{extra}] @ {wheel.as_uri()}"], folder)
+        wanted = "eclose" if extra == BASE else f"eclose[{extra}]"
+        failure = failure or call([*install, "--constraint", wheels, wanted], folder)
         seconds = time.perf_counter() - start
-        for command in ("eclose --version", DEMO, CHECKS[extra]):
+        for command in (*START, CHECKS[extra]):
             failure = failure or call(shlex.split(command), folder, programs)
         version = run([programs / "python", "-c", "import platform; print(platform.python_version())"], folder).strip()
         return Installation(extra, version, seconds, *measure_size(environment), failure)
@@ -157,7 +190,7 @@ def run_on_lowest(wheel: Path, python: str, tests: list[str]) -> int:
         # Requirements of a wheel are not direct ones, and would be taken at their newest.
         requirements = sorted({name for extra in (BASE, *LIGHT) for name in read_project()[extra]})
         run([*install, "--resolution", "lowest-direct", *requirements], folder)
-        run([*install, "--no-deps", wheel], folder)
+        run([*install, "--no-deps", *list_wheels(wheel)], folder)
         # Tools of the tests come later: they are direct requirements too, and their lowest versions say nothing.
         run([*install, *TEST_TOOLS], folder)
         freeze = run(["uv", "pip", "freeze", "--python", programs / "python"], folder)
@@ -165,7 +198,7 @@ def run_on_lowest(wheel: Path, python: str, tests: list[str]) -> int:
         for requirement in requirements:
             distribution = re.split(r"[<>=~!]", requirement)[0]
             print(f"  {requirement:<28} {installed[distribution.lower()]}", flush=True)
-        for command in ("eclose --version", DEMO, *(CHECKS[extra] for extra in (BASE, *LIGHT))):
+        for command in (*START, *(CHECKS[extra] for extra in (BASE, *LIGHT))):
             if failure := call(shlex.split(command), folder, programs):
                 print(f"  {command}: {failure}")
                 return 1
@@ -210,7 +243,7 @@ def print_matrix(options: argparse.Namespace, wheel: Path) -> int:
 
 
 def main() -> int:
-    """Build the wheel and run the chosen lane."""
+    """Build the wheels and run the chosen lane."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(CHECKS), help="extras to install; every one by default")
     parser.add_argument("--python", nargs="+", default=[], help="further interpreters for the base installation")
@@ -218,7 +251,7 @@ def main() -> int:
     parser.add_argument("--tests", nargs="+", default=list(TESTS), help="tests to run with --lowest")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        wheel = build_wheel(Path(folder))
+        wheel = build_wheels(Path(folder))
         if not options.lowest:
             return print_matrix(options, wheel)
         code = run_on_lowest(wheel, sys.executable, options.tests)

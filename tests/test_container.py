@@ -30,11 +30,12 @@ def test_its_python_is_one_that_wheels_are_tried_on(instructions):
 
 
 def test_its_extras_are_extras_of_the_package(instructions):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    settings = tomllib.loads((ROOT / "packages" / "eclose" / "pyproject.toml").read_text("utf-8"))
+    extras = settings["tool"]["hatch"]["metadata"]["hooks"]["uv-dynamic-versioning"]["optional-dependencies"]
     (argument,) = instructions["ARG"]
-    assert set(argument.removeprefix("EXTRAS=").split(",")) <= set(project["optional-dependencies"])
+    assert set(argument.removeprefix("EXTRAS=").split(",")) <= set(extras)
     assert instructions["ENTRYPOINT"] == ['["eclose"]']
-    assert "eclose" in project["scripts"]
+    assert "eclose" in settings["project"]["scripts"]
 
 
 def test_it_runs_as_a_user_without_rights(instructions):

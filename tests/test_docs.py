@@ -148,6 +148,41 @@ def test_the_lock_holds_what_the_project_asks_for():
     assert {re.split(r"[<>=~!]", line)[0] for line in listed} == (asked - apart - {"torch"}) | {"pip", "xllamacpp"}
 
 
+HOUSE_FOLDERS = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
+APART = {"accelerate", "peft", "ray", "torch", "transformers"}
+"""Heavy libraries: a house that is no trainer does without them, and its own tests of them need the whole."""
+
+
+def list_names(path):
+    """The libraries of a list of requirements, and of the lists that it includes."""
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith("-r "):
+            yield from list_names(path.with_name(line.removeprefix("-r ")))
+        elif line[:1] != "#":
+            yield re.split(r"[][<>=~!]", line)[0]
+
+
+def read_pins(name):
+    """The version of each library in a lock."""
+    text = (ROOT / "requirements" / f"{name}.lock").read_text("utf-8")
+    return dict(re.findall(r"^([a-z0-9][\w.-]*)==([^ ]+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("house", HOUSE_FOLDERS, ids=lambda house: house.name)
+def test_the_list_of_a_house_holds_what_the_house_asks_for(house):
+    asked = list_requirements(tomllib.loads((house / "pyproject.toml").read_text("utf-8")))
+    names = {re.split(r"[][<>=~! ]", name)[0] for name in asked if not name.startswith("eclose")}
+    assert names - APART <= set(list_names(ROOT / "requirements" / f"{house.name}.in"))
+
+
+@pytest.mark.parametrize("house", HOUSE_FOLDERS, ids=lambda house: house.name)
+def test_the_lock_of_a_house_holds_versions_of_the_whole(house):
+    pins = read_pins(house.name)
+    assert set(list_names(ROOT / "requirements" / f"{house.name}.in")) <= set(pins)
+    assert pins.items() <= read_pins("dev").items()
+    assert pins.keys() & APART == ({"transformers"} if house.name == "eclose-train" else set())
+
+
 def commands(group, names=()):
     """Yield the words of every command."""
     if hasattr(group, "commands"):

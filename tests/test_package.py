@@ -55,6 +55,15 @@ def test_an_unknown_name_is_an_attribute_error():
         eclose.nothing  # noqa: B018
 
 
+def test_the_licence_of_each_distribution_is_a_file_of_its_own():
+    """A link out of the folder of a distribution makes a source archive that does not unpack."""
+    licence = (ROOT / "LICENSE").read_text("utf-8")
+    for path in ROOT.glob("packages/*/LICENSE"):
+        assert not path.is_symlink()
+        assert path.read_text("utf-8") == licence
+    assert len(list(ROOT.glob("packages/*/LICENSE"))) == len(list(ROOT.glob("packages/*/pyproject.toml")))
+
+
 def run(code):
     return subprocess.run([sys.executable, *code], capture_output=True, text=True, check=True).stdout
 

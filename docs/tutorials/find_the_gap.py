@@ -5,7 +5,7 @@
 # are unreliable and why. This tutorial takes a minute and needs no key:
 #
 # ```sh
-# pip install 'eclose[chat,world,figures]'
+# pip install 'eclose[world,figures]'
 # ```
 #
 # ## The traces

@@ -30,9 +30,10 @@ READY = "data-ready"
 OFFLINE = ("unshare", "--net", "--map-root-user")
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build the wheel and return its path."""
-    run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT], folder)
+def build_wheels(folder: Path) -> Path:
+    """Build the wheels of all houses into a folder, where each finds the others; return that of eclose."""
+    houses = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
+    run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, *houses], folder)
     (wheel,) = folder.glob("eclose-*.whl")
     return wheel
 
@@ -79,7 +80,7 @@ def main() -> int:
         wheel_folder, folder = Path(name) / "wheel", Path(name) / "user"
         wheel_folder.mkdir()
         folder.mkdir()
-        wheel, offline_prefix = build_wheel(wheel_folder), find_offline_command()
+        wheel, offline_prefix = build_wheels(wheel_folder), find_offline_command()
         network = "without a network" if offline_prefix else "with the network there, which it must not need"
         print(f"the demo runs {network}")
         programs = folder / "venv" / "bin"

@@ -1,7 +1,7 @@
 """Time from a wheel and an export of a tracing tool to an open report: at most five commands and two minutes.
 
-The commands are a virtual environment, `pip install` from a folder of wheels, a judge (`eclose world serve`, which
-comes with the product), `eclose judge` and `eclose diagnose`. All of them run without a network where the system lets
+The commands are a virtual environment, `pip install` from a folder of wheels, a judge (`eclose world serve`, of the
+extra `world`), `eclose judge` and `eclose diagnose`. All of them run without a network where the system lets
 us take it away; building the wheel and fetching those of the dependencies come before, and are not timed. The file
 holds OpenTelemetry spans as OTLP JSON Lines: a trace for each response, with a retriever and a model call by
 OpenInference. `--file` names another one. The report counts as open when its list of responses stands in headless
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for the helpers of studies and tests
 
-from studies.perf.first_minutes import build_wheel, find_offline_command, new_user_environment, open_report, run
+from studies.perf.first_minutes import build_wheels, find_offline_command, new_user_environment, open_report, run
 from studies.perf.result import print_result
 from tests.readers.spans.files import make_span, wrap_spans
 
@@ -72,9 +72,10 @@ def write_traces(path: Path) -> None:
 
 
 def fetch_wheels(folder: Path) -> None:
-    """Put the wheel of the project and those of its dependencies into a folder."""
-    wheel = build_wheel(folder)
-    run([sys.executable, "-m", "pip", "download", "--quiet", "--dest", folder, f"{wheel}[chat]"], folder)
+    """Put the wheels of the project and those of its dependencies into a folder."""
+    wheel = build_wheels(folder)
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "--find-links", folder, "--dest", folder]
+    run([*download, f"{wheel}[world]"], folder)
 
 
 @contextmanager
@@ -113,7 +114,7 @@ def measure(folder: Path, file: Path, flags: list[str]) -> dict[str, float]:
         action()
         seconds[step] = time.perf_counter() - start
 
-    install = ["-m", "pip", "install", "--quiet", "--no-index", "--find-links", "wheels", "eclose[chat]"]
+    install = ["-m", "pip", "install", "--quiet", "--no-index", "--find-links", "wheels", "eclose[world]"]
     judge = ["--judge", f"http://127.0.0.1:{PORT}/v1", "--no-price", "--out", "run", *flags]
     time_step("virtual environment", lambda: run([sys.executable, "-m", "venv", "venv"], folder))
     time_step("pip install", lambda: run([programs / "python", *install], folder))
@@ -144,9 +145,9 @@ def main() -> int:
             fetch_wheels(wheels)
         else:
             for wheel in options.wheels.glob("*.whl"):
-                if not wheel.name.startswith("eclose-"):
+                if not wheel.name.startswith("eclose"):
                     (wheels / wheel.name).symlink_to(wheel.resolve())
-            build_wheel(wheels)
+            build_wheels(wheels)
         file = options.file
         if file is None:
             file = folder / "traces.jsonl"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.check_release import find_disagreements
+from scripts.check_release import HOUSES, ROOT, find_disagreements
 
 FILES = {
     "CHANGELOG.md": "# Changelog\n\n## 0.3.0 (in preparation)\n\n## 0.2.0 (2027-01-31)\n\n- A line.\n",
     "CITATION.cff": "title: eclose\nversion: 0.2.0\ndate-released: 2027-01-31\n",
-    "dist/eclose-0.2.0-py3-none-any.whl": "",
-    "dist/eclose-0.2.0.tar.gz": "",
+} | {
+    f"dist/{house}-0.2.0{ending}": ""
+    for house in ("eclose", "eclose_annotate", "eclose_train", "eclose_world")
+    for ending in ("-py3-none-any.whl", ".tar.gz")
 }
 
 
@@ -43,6 +45,17 @@ def test_built_files_of_another_version(root):
     (root / "dist" / "eclose-0.2.0.tar.gz").rename(root / "dist" / "eclose-0.2.1.dev1.tar.gz")
     assert "dist/ holds" in find_disagreements("v0.2.0", root)[0]
     assert find_disagreements("v0.2.0", root, with_dist=False) == []
+
+
+def test_a_release_without_the_files_of_one_house(root):
+    for file in (root / "dist").glob("eclose_train-*"):
+        file.unlink()
+    assert "dist/ holds" in find_disagreements("v0.2.0", root)[0]
+
+
+def test_the_houses_of_a_release_are_those_of_the_repository():
+    houses = {path.parent.name.replace("-", "_") for path in ROOT.glob("packages/*/pyproject.toml")}
+    assert set(HOUSES) == houses
 
 
 @pytest.mark.parametrize("tag", ["0.2.0", "v0.2", "v0.2.0.dev1", "study-7", "v0.2.0 && rm"])

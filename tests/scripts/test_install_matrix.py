@@ -25,6 +25,14 @@ def test_extras_that_need_torch_get_the_build_of_make_setup():
     assert matrix.read_torch_pin().startswith("torch==2.")
 
 
+def test_an_extra_that_brings_a_house_has_the_libraries_of_the_house():
+    libraries = matrix.read_project()
+    assert "fastapi>=0.120" in libraries["annotate"]
+    assert (libraries["construct"], libraries["experiment"]) == ([], ["snakemake>=9"])
+    assert "accelerate>=1.10" in libraries["train"]
+    assert not [name for names in libraries.values() for name in names if name.startswith("eclose")]
+
+
 @pytest.mark.slow
 def test_a_failing_command_is_told_with_its_last_line(tmp_path):
     program = "import sys; print('first'); sys.exit('no such thing')"
@@ -42,8 +50,8 @@ def test_the_size_counts_packages_and_their_files(tmp_path):
 
 @pytest.mark.parametrize("failure, result", [("", "works"), ("exit code 1: no module", "exit code 1: no module")])
 def test_a_row_of_the_table(failure, result):
-    row = matrix.Installation("chat", "3.11.7", 3.5, 36, 137.2, failure).format()
-    assert row.split(maxsplit=5) == ["chat", "3.11.7", "3.5", "36", "137", result]
+    row = matrix.Installation("prices", "3.11.7", 3.5, 36, 137.2, failure).format()
+    assert row.split(maxsplit=5) == ["prices", "3.11.7", "3.5", "36", "137", result]
 
 
 @pytest.fixture
@@ -61,7 +69,7 @@ def installations(monkeypatch):
 
 @pytest.mark.slow
 def test_the_result_holds_only_where_every_installation_works(installations, tmp_path, capsys):
-    options = matrix.argparse.Namespace(only=["chat", "train"], python=["python3.13"])
+    options = matrix.argparse.Namespace(only=["prices", "train"], python=["python3.13"])
     assert matrix.print_matrix(options, tmp_path / "eclose.whl") == 0
     installations.add("train")
     assert matrix.print_matrix(options, tmp_path / "eclose.whl") == 1

@@ -7,7 +7,7 @@ api_key=${INPUT_API_KEY:-} token=${INPUT_GITHUB_TOKEN:-}
 unset INPUT_API_KEY INPUT_GITHUB_TOKEN
 
 if [[ -n ${INPUT_VERSION:-} ]]; then
-  python -m pip install --quiet "eclose[chat,prices]==$INPUT_VERSION"
+  python -m pip install --quiet "eclose[prices]==$INPUT_VERSION"
 fi
 
 if [[ -n ${INPUT_RESPONSES:-} ]]; then

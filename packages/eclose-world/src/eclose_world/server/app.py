@@ -16,6 +16,8 @@ from email.utils import formatdate
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
+
 from eclose.calls.forecast import WORLD_MODEL_NAME
 from eclose.calls.tokens import PromptPrefixCache
 from eclose.errors import UserError
@@ -25,11 +27,6 @@ from eclose_world.server.batches import BatchBehaviour, BatchEndpoints
 from eclose_world.server.bill import BillLine, ServerBill
 from eclose_world.server.chat_requests import BadRequest, ChatRequest
 from eclose_world.server.faults import ServerBehaviour, ServerFault
-
-try:
-    from aiohttp import web
-except ImportError as missing:
-    raise UserError("the model server needs aiohttp. Run: pip install 'eclose[world]'") from missing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

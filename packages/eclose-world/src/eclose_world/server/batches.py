@@ -13,15 +13,12 @@ from itertools import islice, pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
+from aiohttp import BodyPartReader, web
+
 from eclose.errors import SettingError, UserError
 from eclose_world.server import wire
 from eclose_world.server.chat_requests import BadRequest, ChatRequest
 from eclose_world.server.faults import ServerBehaviour, ServerFault
-
-try:
-    from aiohttp import BodyPartReader, web
-except ImportError as missing:
-    raise UserError("the model server needs aiohttp. Run: pip install 'eclose[world]'") from missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

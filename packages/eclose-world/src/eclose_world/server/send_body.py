@@ -9,13 +9,9 @@ from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING
 
-from eclose.errors import UserError
-from eclose_world.server.faults import ServerBehaviour, ServerFault
+from aiohttp import web
 
-try:
-    from aiohttp import web
-except ImportError as missing:
-    raise UserError("the model server needs aiohttp. Run: pip install 'eclose[world]'") from missing
+from eclose_world.server.faults import ServerBehaviour, ServerFault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -312,7 +312,7 @@ def _parse_engine(name: str) -> tuple[str | None, str]:
 
 def _require_torch() -> None:
     if missing := [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]:
-        raise UserError(f"a model in this process needs {', '.join(missing)}. Run: pip install 'eclose[train]'")
+        raise UserError(f"a model in this process needs {', '.join(missing)}. Run: pip install 'eclose[local]'")
 
 
 def _hash_weights(weights: str) -> str:

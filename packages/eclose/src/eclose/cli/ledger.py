@@ -9,8 +9,6 @@ import typer
 from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from eclose.calls.ledger_tools import LedgerDeletion
 
 app = typer.Typer(
@@ -42,14 +40,13 @@ def check(
     The outcomes of runs with a damaged call are deleted with it. Run their command again with --force: it uses every
     reply that is still in the ledger, and sends only the deleted calls.
     """
-    where = _find_ledger(location)
     import asyncio
 
     from eclose.calls.ledger.database import describe_database_location
-
-    # Imported after the ledger was found: without the extra, _find_ledger has printed the install command by now.
+    from eclose.calls.ledger.reader import find_ledger
     from eclose.calls.ledger_tools import check_ledger, delete_calls, find_damaged_calls
 
+    where = find_ledger(location)
     problems = asyncio.run(check_ledger(where))
     for problem in problems:
         print_line(problem)
@@ -87,11 +84,12 @@ def release(
     No run may be active. With --refused, the outcomes of the runs that made the refused calls are deleted as well. Run
     their command again with --force: it uses every reply that is still in the ledger.
     """
-    where = _find_ledger(location)
     import asyncio
 
+    from eclose.calls.ledger.reader import find_ledger
     from eclose.calls.ledger_tools import delete_calls, find_refused_calls, release_interrupted_calls
 
+    where = find_ledger(location)
     if not refused:
         count = asyncio.run(release_interrupted_calls(where, dry_run=dry_run))
         print_line(f"{format_count(count, 'call')} that broke off " + ("would be released" if dry_run else "released"))
@@ -104,15 +102,3 @@ def release(
 
 def _describe_deletion(deletion: LedgerDeletion) -> str:
     return f"{format_count(len(deletion.calls), 'call')} and the outcomes of {format_count(len(deletion.runs), 'run')}"
-
-
-def _find_ledger(location: str) -> Path | str:
-    """Return the path or URL of a ledger; raise with the install command where the extra is missing."""
-    from eclose.errors import UserError
-
-    try:
-        from eclose.calls.ledger.reader import find_ledger
-    # Named here, because annotate brings sqlalchemy as well: the generic message could name the wrong extra.
-    except ImportError as missing:
-        raise UserError("reading a ledger needs sqlalchemy. Run: pip install 'eclose[chat]'") from missing
-    return find_ledger(location)

@@ -235,12 +235,10 @@ def _list_requests(run: Path, instance: Instance, response: Response) -> list[Re
 
 def _find_calls(where: Path | str, judge: str, requests: Sequence[Request]) -> Iterator[CallDetails]:
     """Yield the stored calls of the requests; all calls of the ledger where it has none of them."""
-    try:
-        from eclose.calls.ledger.reader import find_ledger, find_stored_calls, read_ledger_calls  # noqa: PLC0415
-        from eclose.calls.ledger_tools import CallDetails  # noqa: PLC0415
-        from eclose.calls.paid_once import compute_call_key  # noqa: PLC0415 - needs the chat extra
-    except ImportError as missing:
-        raise UserError("reading a ledger needs sqlalchemy. Run: pip install 'eclose[chat]'") from missing
+    from eclose.calls.ledger.reader import find_ledger, find_stored_calls, read_ledger_calls  # noqa: PLC0415
+    from eclose.calls.ledger_tools import CallDetails  # noqa: PLC0415
+    from eclose.calls.paid_once import compute_call_key  # noqa: PLC0415
+
     ledger = find_ledger(where)
     keys = dict.fromkeys(compute_call_key(judge, request) for request in requests)
     if stored := list(find_stored_calls(ledger, keys)):

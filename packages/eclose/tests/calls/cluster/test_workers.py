@@ -83,7 +83,7 @@ def test_a_ledger_in_a_file_is_refused(tmp_path):
 
 def test_without_ray_one_is_told_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"pip install 'eclose\[chat,postgres,ray\]'"):
+    with pytest.raises(UserError, match=r"pip install 'eclose\[postgres,ray\]'"):
         run_shards_on_ray(nothing, "postgresql://nowhere/x", RaySettings())
 
 

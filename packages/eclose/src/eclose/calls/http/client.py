@@ -21,6 +21,10 @@ from typing import TYPE_CHECKING, Self
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary
 
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
 from eclose.calls.http.failures import (
     HttpResponse,
     UnencodableRequest,
@@ -28,14 +32,7 @@ from eclose.calls.http.failures import (
     UnsentRequest,
     find_secret_texts,
 )
-from eclose.errors import SettingError, UserError
-
-try:
-    import aiohttp
-    from multidict import CIMultiDict
-    from yarl import URL
-except ImportError as missing:
-    raise UserError("talking to a server needs aiohttp. Run: pip install 'eclose[chat]'") from missing
+from eclose.errors import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
