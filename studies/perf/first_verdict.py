@@ -74,7 +74,17 @@ def write_traces(path: Path) -> None:
 def fetch_wheels(folder: Path) -> None:
     """Put the wheels of the project and those of its dependencies into a folder."""
     wheel = build_wheels(folder)
-    download = [sys.executable, "-m", "pip", "download", "--quiet", "--find-links", folder, "--dest", folder]
+    download: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--find-links",
+        folder,
+        "--dest",
+        folder,
+    ]
     run([*download, f"{wheel}[world]"], folder)
 
 
