@@ -17,10 +17,11 @@ ROOT = Path(__file__).parents[1]
 PUBLIC = {
     eclose: """
     CallSettings ChatDetectorSettings EcloseError ExportResult FailureClass Family GateResult GenerateSettings
-    ImportSettings Instance JudgeSettings Judgment JudgmentTrail LocalDetectorSettings Passage Rates RecordError
-    Response Results RunOptions RunResult SettingError Step Trace UserError Verdict adetect aevaluate agenerate ajudge
-    assert_reliable compare detect diagnose evaluate export gate generate judge parse_agent_log parse_completion
-    parse_response resolve show_judgment
+    ImportSettings Instance JudgeSettings Judgment JudgmentTrail LocalDetectorSettings Passage Rates ReadSettings
+    Reading RecordError Response Results RunOptions RunResult SettingError Step Trace UserError
+    Verdict adetect aevaluate agenerate ajudge
+    assert_reliable compare detect diagnose evaluate export gate generate judge parse_completion
+    read_response resolve show_judgment
     """,
     eclose_train: """
     Comparison ConstructSettings Direction EClosureCollator EClosureLoss EClosureLossMixin Edge Selection SwitchResult

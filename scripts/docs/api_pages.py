@@ -53,7 +53,7 @@ PAGES = {
     "settings": ApiPage(
         "Settings",
         "Values that the functions take where the defaults do not fit.",
-        """CallSettings JudgeSettings GenerateSettings RunOptions ImportSettings ChatDetectorSettings
+        """CallSettings JudgeSettings GenerateSettings RunOptions ImportSettings ReadSettings ChatDetectorSettings
         LocalDetectorSettings ConstructSettings SwitchSettings""",
         """eclose.calls.batches.run.BatchSettings eclose.calls.cluster.workers.RaySettings
         eclose.readers.spans.selection.CaseSelection eclose.readers.layouts.RecordLayout
@@ -64,8 +64,9 @@ PAGES = {
         "Records",
         "Questions, responses, judgments and families. All are immutable, and each has a file format.",
         """Instance Passage Response Trace Step Judgment Verdict FailureClass Family Edge Direction resolve
-        parse_response parse_completion parse_agent_log""",
-        """eclose.values.judgment.StepJudgment eclose.values.judgment.LocalFailure eclose.values.judgment.Ineligibility
+        parse_completion read_response Reading""",
+        """eclose.reading.recorded.parse_response eclose.reading.recorded.parse_agent_log
+        eclose.values.judgment.StepJudgment eclose.values.judgment.LocalFailure eclose.values.judgment.Ineligibility
         eclose.values.verdict.SettledVerdict eclose.values.family.View eclose.values.family.ViewKind
         eclose.values.family.EvidenceEdit eclose.values.family.QuestionEdit eclose.values.answers.match_answer
         eclose.values.answers.match_any_answer eclose.values.answers.normalize_answer""",

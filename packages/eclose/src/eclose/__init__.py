@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from eclose.judging.settings import JudgeSettings
     from eclose.judging.show import JudgmentTrail, show_judgment
     from eclose.readers.import_settings import ImportSettings
+    from eclose.reading.response import Reading, ReadSettings, read_response
     from eclose.testing import assert_reliable
     from eclose.values.family import Family
     from eclose.values.instance import Instance, Passage
     from eclose.values.judgment import Judgment
-    from eclose.values.parse_trace import parse_agent_log, parse_response
     from eclose.values.response import Response, Step, Trace, parse_completion
     from eclose.values.verdict import FailureClass, Verdict
 
@@ -89,6 +89,7 @@ _HOMES = {
         "show_judgment",
     ),
     "eclose.readers.import_settings": ("ImportSettings",),
+    "eclose.reading.response": ("ReadSettings", "Reading", "read_response"),
     "eclose.testing": ("assert_reliable",),
     "eclose.values.family": ("Family",),
     "eclose.values.instance": (
@@ -96,10 +97,6 @@ _HOMES = {
         "Passage",
     ),
     "eclose.values.judgment": ("Judgment",),
-    "eclose.values.parse_trace": (
-        "parse_agent_log",
-        "parse_response",
-    ),
     "eclose.values.response": (
         "Response",
         "Step",
@@ -129,6 +126,8 @@ __all__ = [
     "LocalDetectorSettings",
     "Passage",
     "Rates",
+    "ReadSettings",
+    "Reading",
     "RecordError",
     "Response",
     "Results",
@@ -152,9 +151,8 @@ __all__ = [
     "gate",
     "generate",
     "judge",
-    "parse_agent_log",
     "parse_completion",
-    "parse_response",
+    "read_response",
     "resolve",
     "show_judgment",
 ]

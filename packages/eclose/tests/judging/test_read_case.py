@@ -92,18 +92,19 @@ def test_question_without_passages_is_refused_with_the_usage():
 def test_response_of_an_unknown_shape_is_an_error_that_names_its_keys(tmp_path):
     record = {
         "messages": [{"role": "user", "content": "Where?"}],
-        "response": {"candidates": []},
+        "response": {"verdicts": []},
         "documents": CONTEXTS,
     }
     (read,) = scan_recorded_responses(write_lines(tmp_path / "a.jsonl", record))
     assert read.rejected is None
-    assert "Keys seen: 'candidates'" in str(read.error)
+    assert "Keys seen: 'verdicts'" in str(read.error)
 
 
 def test_trace_mode_is_taken_by_its_name():
-    assert ImportSettings(trace="prose").trace is TraceMode.PROSE
-    assert ImportSettings(trace="prose").identity == {"trace": "prose"}
-    with pytest.raises(SettingError, match="trace: 'verse' is none of marked, prose"):
+    assert ImportSettings(trace="marked").trace is TraceMode.MARKED
+    assert ImportSettings(trace="marked").identity == {"trace": "marked"}
+    assert ImportSettings(trace="prose").identity == ImportSettings().identity == {}
+    with pytest.raises(SettingError, match="trace: 'verse' is none of auto, marked, prose"):
         ImportSettings(trace="verse")
 
 

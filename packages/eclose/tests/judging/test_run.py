@@ -176,7 +176,7 @@ def test_missing_traces_and_long_passages_are_named_before_a_call_is_paid(tmp_pa
     for out, dry in ((tmp_path / "a", ["--dry-run"]), (tmp_path / "b", [])):
         output = CliRunner().invoke(app, [*words, str(out), *dry]).output
         assert "2 of 2 responses (100.0 %) have no trace" in output
-        assert "--trace prose" in output
+        assert 'end with "Final answer: ..."' in output
         assert "about 8,000 tokens, and two calls a response read all of them" in output
 
 

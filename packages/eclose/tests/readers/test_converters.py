@@ -175,11 +175,12 @@ def test_a_response_with_an_answer_line_is_read_as_a_completion():
     assert (response.trace, response.answer, response.completion) == (Trace.of("Ada built it."), "Ada", text)
 
 
-def test_a_response_without_an_answer_line_is_all_answer():
+def test_a_response_whose_answer_is_not_told_apart_is_all_answer_and_its_claims_are_steps():
     response = rag_eval_formats.convert_tool_record(
         {**OLD_RAGAS, "answer": " Ada built it.\nIn 1843. "}, RecordLayout.RAGAS
     ).response
-    assert (response.trace, response.answer, response.answer_lines) == (Trace(()), "Ada built it.\nIn 1843.", 0)
+    assert (response.trace, response.answer) == (Trace.of("Ada built it.", "In 1843."), "Ada built it.\nIn 1843.")
+    assert response.answer_lines == 0
 
 
 @pytest.mark.parametrize("text", [None, "", "  "])

@@ -304,7 +304,7 @@ def test_what_was_not_used_of_every_file_is_counted_and_told(tmp_path):
 @pytest.mark.parametrize("fixture", ["traces/otel-genai.jsonl", "messages/openai-chat.jsonl"])
 @pytest.mark.parametrize("arguments", [["diagnose"], ["gate", "--min-trr", "0.5"]], ids=["diagnose", "gate"])
 def test_a_file_that_was_never_judged_names_the_command_that_judges_it(fixture, arguments):
-    path = Path(__file__).parent / "fixtures" / fixture
+    path = Path(__file__).parents[1] / "fixtures" / fixture
     result = CliRunner().invoke(app, [arguments[0], str(path), *arguments[1:]])
     assert isinstance(result.exception, UserError)
     assert f"Judge its responses first: eclose judge {path} --judge MODEL --out RUN." in str(result.exception)

@@ -216,7 +216,7 @@ RECORDS = [
     Case("musique blank alias", line(MUSIQUE, answer_aliases=["", "Ada"]), accepted=1),
     Case("musique answerable is a text", line(MUSIQUE, answerable="no"), error="answerable: should be a valid boolean"),
     # Other tools' columns
-    Case("ragas conversation", line(RAGAS, user_input=[{"content": "Hi"}]), error=r"user_input\[0\]: its type should be human, ai or tool"),
+    Case("ragas conversation", line(RAGAS, user_input=[{"content": "Hi"}]), error="user_input: holds 0 messages of a person"),
     Case("ragas contexts is a text", line(RAGAS, retrieved_contexts="x"), error="retrieved_contexts: should be a valid array"),
     Case("ragas context is a number", line(RAGAS, retrieved_contexts=["a", 1]), error=r"retrieved_contexts\[1\]: .*; write a text or"),
     Case("ragas nothing retrieved", line(RAGAS, retrieved_contexts=[]), error="evidence: is empty"),

@@ -244,7 +244,7 @@ def test_names_fill_what_the_file_leaves_out(log):
         (RecordLayout.RAGAS, ImportSettings(cases=CaseSelection("span x")), "case, question_at"),
         (RecordLayout.HOTPOT, ImportSettings(dataset="d"), "dataset: .* names the dataset already"),
         (RecordLayout.MUSIQUE, ImportSettings(model="m"), "^model: .* holds no responses"),
-        (RecordLayout.ECLOSE, ImportSettings(trace=TraceMode.PROSE), "--trace: .* holds no responses"),
+        (RecordLayout.ECLOSE, ImportSettings(trace=TraceMode.MARKED), "--trace: .* holds no responses"),
     ],
 )
 def test_settings_that_do_nothing_are_refused(layout, settings, problem, tmp_path):

@@ -10,7 +10,7 @@ from eclose.errors import RecordError
 from eclose.readers import rag_rows as rag_eval_formats
 from eclose.readers.layouts import RecordLayout
 from eclose.readers.load import scan_instances, scan_recorded_responses
-from eclose.values import parse_trace
+from eclose.reading import recorded
 from eclose.values.response import MissingAnswerReason, Trace
 
 STEPS = ("Ada Rowe built the bridge.", "She was born in Lund.")
@@ -79,8 +79,8 @@ def test_prose_without_an_answer_line_is_counted_with_the_responses_alone(tmp_pa
     path = lines(tmp_path / "a.jsonl", {**RAGAS, "response": PROSE}, {**RAGAS, "user_input": "Who?"})
     assert [record.repairs for record in scan_instances(path)] == [("id derived from content",)] * 2
     first, second = scan_recorded_responses(path)
-    assert first.repairs == ("id derived from content", parse_trace.ALL_ANSWER_NOTE)
-    assert (first.value.trace, first.value.answer) == (Trace(()), PROSE)
+    assert first.repairs == ("id derived from content", recorded.PROSE_TRACE_NOTE, recorded.ALL_ANSWER_NOTE)
+    assert (first.value.trace.texts, first.value.answer) == (STEPS, PROSE)
     assert second.repairs == ("id derived from content",)
 
 
@@ -116,7 +116,7 @@ def test_observations_of_a_log_become_evidence(tmp_path):
         ("", "one"),
         ("Observation 1 of the agent", "Ada built it."),
     ]
-    assert converted.repairs == (parse_trace.OBSERVATIONS_ADDED_NOTE,)
+    assert converted.repairs == (recorded.OBSERVATIONS_ADDED_NOTE,)
     assert converted.response.trace.texts == ("Ada.",)
     assert converted.response.instance_id == converted.instance.id
     path = lines(
@@ -158,9 +158,9 @@ def test_what_tools_returned_is_evidence_and_why_they_were_called_is_the_trace(c
         record = {"input": "Who?", "actualOutput": "Ada did it. Yes.", "toolsCalled": calls}
     converted = convert(record, RecordLayout.DEEPEVAL)
     assert [passage.text for passage in converted.instance.evidence] == ["Ada built it.", '{"years": 3}']
-    assert converted.response.trace.texts == ("It has a builder.",)
+    assert converted.response.trace.texts == ("It has a builder.", "Ada did it.", "Yes.")
     assert converted.response.answer == "Ada did it. Yes."
-    assert converted.notes == (parse_trace.ANNOUNCEMENTS_LEFT_OUT_NOTE,)
+    assert recorded.ANNOUNCEMENTS_LEFT_OUT_NOTE in converted.notes
 
 
 def test_a_trace_beside_tools_without_reasons_is_the_trace():
@@ -195,20 +195,21 @@ def test_a_conversation_with_tools_is_one_question(tmp_path):
     (response,) = (record.value for record in scan_recorded_responses(path))
     assert (instance.question, instance.reference_answer) == ("Who built it?", "Ada")
     assert [passage.text for passage in instance.evidence] == ["Ada built it.", "It stands."]
-    assert (response.trace.texts, response.answer) == (("I look it up.",), "Ada built it. It stands.")
+    assert (response.trace.texts, response.answer) == (("Ada built it.", "It stands."), "Ada built it. It stands.")
+    assert response.answer_lines == 0
     assert response.instance_id == instance.id
 
 
 def test_a_conversation_may_have_passages_and_a_response_beside_it():
     converted = convert({"user_input": TALK, "contexts": ["one"], "response": "Ada"})
     assert [passage.text for passage in converted.instance.evidence] == ["one", "Ada built it.", "It stands."]
-    assert converted.response.trace.texts == ("I look it up.", "Ada built it.", "It stands.")
+    assert converted.response.trace.texts == ("Ada built it.", "It stands.")
     assert converted.response.answer == "Ada"
 
 
 def test_a_conversation_that_ends_without_a_word_has_no_answer():
     response = convert({"user_input": TALK[:3]}).response
-    assert (response.trace.texts, response.incomplete) == (("I look it up.",), MissingAnswerReason.NO_ANSWER_LINE)
+    assert (response.trace.texts, response.incomplete) == ((), MissingAnswerReason.NO_ANSWER_LINE)
     assert convert({"user_input": [TALK[0]], "retrieved_contexts": ["one"]}).response is None
 
 

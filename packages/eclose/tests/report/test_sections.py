@@ -33,7 +33,6 @@ from eclose.report.sections import (
 )
 from eclose.stats.intervals import Estimate, Interval
 from eclose.values.judgment import NO_TRACE_REASON, Criterion
-from eclose.values.parse_trace import add_prose_trace
 from eclose.values.response import ResponseSource, Trace
 from tests.diagnosis.test_diagnose import FAILS, case
 from tests.report.making import MODELS, make_diagnosis
@@ -178,7 +177,7 @@ def test_responses_without_a_trace_are_counted_once_with_what_to_change():
     first, *others = list_report_cautions(diagnosis, ReportContext())
     assert " ".join(first.split()).startswith("1 of 3 responses (33.3 %) has no trace, so only")
     assert '"Final answer: ..."' in first
-    assert "--trace prose" in first
+    assert 'end with "Final answer: ..."' in first
     # Three of the labels are missing in a third of the responses, for the reason that the first sentence gives.
     assert not any("Too little judged" in sentence for sentence in others)
     assert not any("no trace" in item for item in list_report_cautions(make_diagnosis([case()]), ReportContext()))
@@ -186,11 +185,12 @@ def test_responses_without_a_trace_are_counted_once_with_what_to_change():
 
 def test_steps_taken_from_the_answer_itself_are_pointed_out():
     prose = case(number=0)
-    response = add_prose_trace(replace(prose.response, trace=Trace(()), answer="Ada built it. It opened."))
+    trace = Trace.of("Ada built it.", "It opened.")
+    response = replace(prose.response, trace=trace, answer="Ada built it. It opened.")
     diagnosis = make_diagnosis([replace(prose, response=response), case(number=1)])
     assert (diagnosis.prose_traces, diagnosis.without_trace) == (1, 0)
     sentence = list_report_cautions(diagnosis, ReportContext())[0]
-    assert sentence.startswith("The steps of 1 response are the sentences of the answer itself")
+    assert sentence.startswith("The steps of 1 response are sentences of the reply itself")
 
 
 def test_corrected_rates_come_first_and_the_judges_own_beside_them(mixed):

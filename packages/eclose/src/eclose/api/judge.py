@@ -19,12 +19,16 @@ from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FI
 from eclose.files.tables import Rows, ensure_data_file
 from eclose.judging.inputs import find_judge_inputs
 from eclose.judging.run import judge_responses
+from eclose.readers.conversion import add_tool_outputs
+from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
 from eclose.readers.rag_rows import convert_tool_record
+from eclose.reading.recorded import build_response
+from eclose.reading.response import read_response
+from eclose.reading.text import ReadingStatus
 from eclose.report.wording import describe_long_passages, describe_missing_traces
 from eclose.values.instance import Instance
 from eclose.values.judgment import Judgment
-from eclose.values.parse_trace import add_observation_passages, parse_agent_log
 from eclose.values.response import Response
 
 if TYPE_CHECKING:
@@ -34,7 +38,6 @@ if TYPE_CHECKING:
     from eclose.calls.run import RunOptions
     from eclose.judging.inputs import JudgeInputFiles
     from eclose.judging.settings import JudgeSettings
-    from eclose.readers.import_settings import ImportSettings
     from eclose.readers.response_tasks import ResponseFilter
 
 
@@ -135,6 +138,7 @@ async def judge(
     calls: CallSettings | None = None,
     budget: float | None = None,
     base_url: str | ServerAddress | None = None,
+    imported: ImportSettings | None = None,
 ) -> Judgment:
     """Judge one response to one question.
 
@@ -142,13 +146,14 @@ async def judge(
 
     Args:
         instance: The question with its passages and, where there is one, its reference answer.
-        response: A response or its fields, the text of a completion in any layout that ``evaluate`` reads, or the
-            messages of a conversation, whose tool results become passages.
+        response: A response or its fields, or what a system wrote: a text, the messages of a conversation, or the
+            object of a chat API or a framework. What its tools returned becomes passages.
         judge: Model that judges, by name or as ``eclose.resolve`` returns it.
         settings: How the response is judged.
         calls: Concurrency, rate limits, deadlines and prices of the calls.
         budget: The most that the calls may cost, in the currency of the prices.
         base_url: Address of an OpenAI-compatible server.
+        imported: How the response is read, as ``evaluate`` takes it.
 
     Returns:
         A label for each step and for each criterion, with reasons; None where the judge gave no usable reply.
@@ -164,7 +169,7 @@ async def judge(
         >>> eclose.judge(case.instance, case.response, judge=server, calls=free).response_id == case.response.id
         True
     """
-    question, answered = _read_case(instance, response)
+    question, answered = _read_case(instance, response, imported or ImportSettings())
     with TemporaryDirectory(prefix="eclose-") as scratch:
         folder = Path(scratch)
         # As a run over files: one response is judged, limited and accounted for like a million.
@@ -185,7 +190,9 @@ ajudge = coroutine_of(judge)
 
 
 def _read_case(
-    instance: Instance | Mapping[str, Any], response: Response | Mapping[str, Any] | Sequence[Mapping[str, Any]] | str
+    instance: Instance | Mapping[str, Any],
+    response: Response | Mapping[str, Any] | Sequence[Mapping[str, Any]] | str,
+    imported: ImportSettings = ImportSettings(),  # noqa: B008 - it is frozen
 ) -> tuple[Instance, Response]:
     """Return the question and the response; what an agent's tools returned is added to the passages.
 
@@ -201,23 +208,16 @@ def _read_case(
     question = instance if isinstance(instance, Instance) else _read_question(instance)
     if isinstance(response, Response):
         return question, response
-    if isinstance(response, str):
-        return parse_agent_log(question, response, id=f"{question.id}-1")
-    if isinstance(response, Mapping) and "trace" in response:
+    if isinstance(response, Mapping) and isinstance(response.get("trace"), Mapping):
         return question, parse_dataclass(Response, dict(response))
-    if isinstance(response, Sequence):
-        record: dict[str, Any] = {"messages": list(response)}
-    elif isinstance(response, Mapping):
-        record = {"messages": [{"role": "user", "content": question.question}], "response": dict(response)}
-    else:
+    if not isinstance(response, str | Mapping | Sequence):
         raise SettingError(f"response: is of type {type(response).__name__}. Give a text, a Response, or messages.")
-    passages = [{"text": passage.text, "title": passage.title} for passage in question.evidence]
-    converted = convert_tool_record({**record, "documents": passages}, RecordLayout.MESSAGES)
-    if converted.response is None:
-        raise RecordError("response: holds no answer and no step.")
-    seen = [passage.text for passage in converted.instance.evidence[len(passages) :]]
-    question = add_observation_passages(question, seen)
-    return question, replace(converted.response, id=f"{question.id}-1", instance_id=question.id)
+    given = response if isinstance(response, str | Mapping) else list(response)
+    reading = read_response(given, question.question, imported.reading)
+    if reading.status is ReadingStatus.NOT_A_RESPONSE:
+        raise RecordError(f"response: holds no answer and no step ({reading.rule}).")
+    complete = add_tool_outputs(question, reading)
+    return complete, build_response(reading, complete.id, given, id=f"{question.id}-1")
 
 
 def _read_question(fields: Mapping[str, Any]) -> Instance:

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,7 @@ from eclose.stats.arrays import Codes, Flags, Indices
 from eclose.values.answers import contains_token_span, normalize_answer
 from eclose.values.identity import canonical_bytes
 from eclose.values.judgment import EVIDENCE, NO_CLAIM_REASON, Criterion, LocalFailure, missing_reason_kind
-from eclose.values.parse_trace import has_prose_trace
-from eclose.values.response import ResponseSource, Trace
+from eclose.values.response import ResponseReading, ResponseSource, Trace, is_prose_trace
 from eclose.values.three_valued import Label
 
 if TYPE_CHECKING:
@@ -65,6 +64,7 @@ class ResponsePart:
     trace: Trace
     answer: str | None
     source: ResponseSource | None = None
+    reading: ResponseReading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,8 +356,7 @@ class ResponseColumns:
             matched=matched,
             matched_with_aliases=with_aliases,
             without_steps=not response.trace.steps,
-            # A part has all the fields that are looked at.
-            prose_trace=has_prose_trace(cast("Response", response)),
+            prose_trace=is_prose_trace(response.trace, response.answer, response.reading),
             position=position,
         )
 

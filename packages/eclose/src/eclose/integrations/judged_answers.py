@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from eclose.api.judge import ajudge
 from eclose.readers.judged_run import JudgedCase
+from eclose.reading.recorded import parse_agent_log
 from eclose.values.identity import content_hash
 from eclose.values.instance import Instance, Passage
-from eclose.values.parse_trace import parse_response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ async def judge_answer(
     settings: JudgeSettings | None,
     calls: CallSettings | None,
 ) -> JudgedCase:
-    """Judge the text of a model; raise a RecordError where it is the log of an agent."""
-    response = parse_response(instance.id, answer)
+    """Judge the text of a model; what the log of an agent observed becomes passages."""
+    instance, response = parse_agent_log(instance, answer)
     judgment = await ajudge(instance, response, judge=judge, settings=settings, calls=calls)
     return JudgedCase(instance, response, judgment)

@@ -35,7 +35,6 @@ from eclose.values.judgment import (
     Judgment,
     StepJudgment,
 )
-from eclose.values.parse_trace import has_prose_trace
 from eclose.values.response import Response
 
 if TYPE_CHECKING:
@@ -166,7 +165,9 @@ class _Subject:
     def unsplit(self) -> bool:
         """Whether an answer that no line marks may hold the end of the reasoning, as the last message of an agent."""
         response = self.response
-        return response.answer is not None and not response.answer_lines and not has_prose_trace(response)
+        # Earlier versions took every sentence of a reply as a step, and judged closure nevertheless.
+        was_prose = response.reading is None and response.has_prose_trace
+        return response.answer is not None and not response.answer_lines and not was_prose
 
     @property
     def joint_questions(self) -> list[JudgeQuestion]:

@@ -10,17 +10,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from eclose.errors import RecordError
-from eclose.readers.import_settings import ImportSettings, TraceMode
+from eclose.readers.spans.documents import list_tool_documents
+from eclose.reading.recorded import add_observation_passages
 from eclose.values.identity import content_hash
 from eclose.values.instance import Instance, Passage
-from eclose.values.parse_trace import ALL_ANSWER_NOTE, PROSE_TRACE_NOTE, add_prose_trace
 from eclose.values.response import Response, ResponseSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from eclose.files.json_reader import JsonObject
+    from eclose.readers.import_settings import ImportSettings
     from eclose.readers.spans.documents import RetrievedChunk
+    from eclose.reading.response import Reading
 
 ID_DERIVED = "id derived from content"
 ID_WAS_NUMBER = "number taken as id"
@@ -161,16 +163,22 @@ def finish_record_conversion(
     return ConvertedRecord(instance, tuple(dict.fromkeys(repairs)), rejected=rejected)
 
 
+def add_tool_outputs(instance: Instance, reading: Reading) -> Instance:
+    """Return the instance with what tools returned: one passage for each document, else one for all of it."""
+    if not reading.evidence:
+        return instance
+    texts: dict[str, str] = {}
+    for output in reading.evidence:
+        for chunk in list_tool_documents(output.value):
+            texts.setdefault(chunk.text.strip(), chunk.title or output.name)
+    return add_observation_passages(instance, list(texts), texts)
+
+
 def apply_import_settings(converted: ConvertedRecord, settings: ImportSettings) -> ConvertedRecord:
-    """Return the record with the names that the file leaves out, and with a trace from prose in ``TraceMode.PROSE``."""
+    """Return the record with the names that the file leaves out."""
     if settings.dataset is not None and converted.instance.benchmark is None:
         converted = replace(converted, instance=replace(converted.instance, benchmark=settings.dataset))
-    if (response := converted.response) is None:
-        return converted
-    if settings.model is not None and response.source is None:
-        response = replace(response, source=ResponseSource(settings.model))
-    notes = converted.notes
-    if settings.trace is TraceMode.PROSE and (with_trace := add_prose_trace(response)) is not response:
-        response = with_trace
-        notes = (*(note for note in notes if note != ALL_ANSWER_NOTE), PROSE_TRACE_NOTE)
-    return replace(converted, response=response, notes=notes)
+    response = converted.response
+    if response is not None and settings.model is not None and response.source is None:
+        converted = replace(converted, response=replace(response, source=ResponseSource(settings.model)))
+    return converted

@@ -24,7 +24,7 @@ from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FI
 from eclose.files.step import companion_file_path
 from eclose.files.verify import ProvenanceCheck, check_result_provenance, find_file_manifest
 from eclose.readers.spans import cases as traces
-from eclose.values.announcements import abstains
+from eclose.reading.text import abstains
 from eclose.values.answers import match_answer, match_any_answer
 from eclose.values.instance import Instance
 from eclose.values.judgment import PEOPLE_JUDGE, Judgment

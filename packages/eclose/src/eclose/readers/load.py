@@ -26,13 +26,13 @@ from eclose.files.jsonl import (
 from eclose.files.outcome_counts import RecordCounter, RecordCounts
 from eclose.readers import conversion, rag_rows
 from eclose.readers.conversion import ConvertedRecord, apply_import_settings
-from eclose.readers.import_settings import CaseSelection, ImportSettings, TraceMode
+from eclose.readers.import_settings import CaseSelection, ImportSettings
 from eclose.readers.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout, is_known_record
 from eclose.readers.mapping import check_field_map, has_mapped_question, map_record
 from eclose.readers.spans.cases import NO_DOCUMENTS, TraceCase
 from eclose.readers.spans.detection import TraceDialect, detect_trace_dialect
 from eclose.readers.spans.load import detect_pretty_trace, scan_traces
-from eclose.values import parse_trace
+from eclose.reading import recorded
 from eclose.values.instance import Instance
 from eclose.values.response import Response, ResponseSource
 
@@ -81,7 +81,7 @@ def scan_instances(
     an error. Raises where the file as a whole cannot be read.
     """
     instance_ids = SeenIds()
-    for record in _scan(path, layout, aliases, settings):
+    for record in _scan(path, layout, aliases, settings, instance_only=True):
         if record.value is None:
             # Without a value the type parameter is void: a reason or an error fits records of every kind.
             yield cast("ReadRecord[Instance]", record)
@@ -164,8 +164,10 @@ def _refuse_idle_settings(path: Path, layout: RecordLayout, settings: ImportSett
     if settings.dataset is not None and layout in BENCHMARK_LOADERS:
         raise SettingError(f"dataset: {path} is read as {layout}, which names the dataset already. Leave it out.")
     has_responses = layout not in (RecordLayout.ECLOSE, *BENCHMARK_LOADERS)
-    for option, is_set in (("model", settings.model is not None), ("--trace", settings.trace is TraceMode.PROSE)):
-        if is_set and not has_responses:
+    keys = {name.removesuffix("s") if name.endswith("markers") else name for name in settings.identity}
+    for key in ("model", "trace", "answer_marker", "trace_marker", "language", "reader"):
+        option = "--trace" if key == "trace" else key
+        if key in keys and not has_responses:
             raise SettingError(f"{option}: {path} is read as {layout}, which holds no responses. Leave it out.")
 
 
@@ -216,13 +218,17 @@ def _find_wrapped_records(path: Path, value: JsonObject | None, settings: Import
 
 
 def _get_record_converter(
-    layout: RecordLayout, aliases: AnswerAliases | None, settings: ImportSettings
+    layout: RecordLayout, aliases: AnswerAliases | None, settings: ImportSettings, *, instance_only: bool
 ) -> RecordConverter:
     """Return the function that converts a raw record of this layout."""
     if layout is RecordLayout.MAPPED:
-        return lambda record: rag_rows.convert_columns(*map_record(record, settings.columns), layout)
+        return lambda record: rag_rows.convert_columns(
+            *map_record(record, settings.columns), layout, settings.reading, instance_only=instance_only
+        )
     if layout in rag_rows.TOOL_LAYOUTS:
-        return partial(rag_rows.convert_tool_record, layout=layout)
+        return partial(
+            rag_rows.convert_tool_record, layout=layout, reading=settings.reading, instance_only=instance_only
+        )
     if layout is RecordLayout.ECLOSE:
         return lambda record: ConvertedRecord(parse_dataclass(Instance, record))
     loader = BENCHMARK_LOADERS[layout]
@@ -231,17 +237,20 @@ def _get_record_converter(
 
 
 def _scan(
-    path: Path, layout: RecordLayout, aliases: AnswerAliases | None, settings: ImportSettings | None
+    path: Path,
+    layout: RecordLayout,
+    aliases: AnswerAliases | None,
+    settings: ImportSettings | None,
+    *,
+    instance_only: bool = False,
 ) -> Iterator[ReadRecord[ConvertedRecord]]:
     """Yield the converted records, before ids are compared."""
     settings = settings or ImportSettings()
     layout = resolve_file_layout(path, layout, settings)
     if (dialect := layout.trace_dialect) is not None:
-        for case in scan_trace_cases(path, settings, dialect):
-            # Names are filled in already; this splits prose.
-            yield case if case.value is None else replace(case, value=apply_import_settings(case.value, settings))
+        yield from scan_trace_cases(path, settings, dialect)
         return
-    convert = _get_record_converter(layout, aliases, settings)
+    convert = _get_record_converter(layout, aliases, settings, instance_only=instance_only)
     for raw in _read_records(path, settings):
         if raw.value is None:
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
@@ -312,25 +321,24 @@ def _detect_dialect(path: Path) -> TraceDialect:
 def convert_trace_case(case: TraceCase, settings: ImportSettings) -> ConvertedRecord | None:
     """Return a case as an instance with its response; None where it has no evidence."""
     repairs: list[str] = list(case.notes)
-    parsed = parse_trace.parse_agent_trajectory(case.items, case.answer)
+    reading = recorded.read_columns(case.answer, None, {"messages": list(case.items)}, case.question, settings.reading)
     passages = conversion.drop_blank_passages(conversion.build_passages(case.documents, repairs), None, repairs)
     instance = Instance("", case.question, passages, benchmark=settings.dataset)
-    complete = parse_trace.add_observation_passages(instance, parsed.observations)
+    complete = conversion.add_tool_outputs(instance, reading)
     if complete is not instance:
-        repairs.append(parse_trace.OBSERVATIONS_ADDED_NOTE)
+        repairs.append(recorded.OBSERVATIONS_ADDED_NOTE)
     if not complete.evidence:
         return None
     converted = conversion.finish_record_conversion(complete, repairs, case.span.store or "trace")
     model = case.model or settings.model
-    response = parse_trace.build_response(
-        parsed,
+    response = recorded.build_response(
+        reading,
         converted.instance.id,
-        case.items or None,
         case.answer,
         id=_response_id(case.span),
         source=None if model is None else ResponseSource(model),
     )
-    return replace(converted, response=replace(response, span=case.span), notes=parsed.notes)
+    return replace(converted, response=replace(response, span=case.span), notes=recorded.list_notes(reading))
 
 
 def _response_id(span: SpanRef) -> str:

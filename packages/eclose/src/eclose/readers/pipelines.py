@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.errors import RecordError
 from eclose.files.json_reader import JsonObject
-from eclose.readers.agent_logs import is_message_list
 from eclose.readers.conversion import ID_COLUMNS, ToolColumnNames, first_present_column
 from eclose.readers.spans.documents import unwrap_serialized
+from eclose.reading.messages import is_message_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,6 +27,9 @@ QUESTION_COLUMNS = ("query", "question", "query_str", "input", "user_input")
 _STATES = ("output", "outputs", "result", "response", "values", "state", "", "request", "request.body", "body", "input")
 _REQUESTS = ("", "request", "request.body", "body", "inputs")
 _REPLIES = ("response", "response.body", "completion", "reply", "output", "outputs", "result", "")
+# Key of a reply in a flattened record, which no log has.
+_REPLY = "reply beside the messages"
+_API_KEYS = ("choices", "output", "status", "incomplete_details", "object")
 _REPLY_TEXTS = ("response", "completion", "reply", "output", "answer")
 
 
@@ -36,7 +39,8 @@ class _Conversation:
 
     path: str
     messages: list[JsonObject]
-    reply: list[JsonObject]
+    reply: Any = None
+    """What stands beside them as the reply, in any form."""
     model: str | None = None
 
     @property
@@ -63,11 +67,7 @@ def flatten_conversation(record: JsonObject) -> tuple[JsonObject, ToolColumnName
             "holds a reply without its question. Log the request beside it: "
             '{"messages": [...], "response": {...}}, or {"input": ..., "response": {...}} for the Responses API'
         )
-    messages = list(conversation.messages)
-    # Some logs append the reply to the messages and keep it apart as well.
-    if conversation.reply and messages[-1:] != conversation.reply[-1:]:
-        messages += conversation.reply
-    fields = {conversation.path: messages}
+    fields: JsonObject = {conversation.path: conversation.messages, _REPLY: conversation.reply}
     state = _get_fields(record, conversation.container) or {}
     prefix = conversation.container and f"{conversation.container}."
     holders = [
@@ -84,8 +84,7 @@ def flatten_conversation(record: JsonObject) -> tuple[JsonObject, ToolColumnName
         question=(conversation.path,),
         passages=(path,),
         reference=REFERENCE_COLUMNS,
-        # The reply is the last message, so no column may hold another.
-        response=("reply",),
+        response=(_REPLY,),
         id=ID_COLUMNS,
         model=("model",),
         documents=True,
@@ -110,33 +109,21 @@ def _find_conversation(record: Mapping[str, Any]) -> _Conversation:
     return _Conversation("messages", [], reply, model)
 
 
-def _find_reply(record: Mapping[str, Any]) -> tuple[list[JsonObject], str | None]:
-    """Return the messages or items of a reply beside its request, and the model that wrote it."""
+def _find_reply(record: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """Return the reply beside its request in the form in which it is there, and the model that wrote it."""
     for fields in _api_replies(record):
         model = fields.get("model")
-        named = model if isinstance(model, str) else None
-        if not is_message_list(fields.get("choices")):
-            return fields["output"], named
-        choices = fields["choices"]
-        if len(choices) > 1:
+        choices = fields.get("choices")
+        if isinstance(choices, list) and len(choices) > 1:
             raise RecordError(f"choices: holds {len(choices)} replies. Write a record for each")
-        message = choices[0].get("message")
-        return ([message] if isinstance(message, dict) else []), named
-    for name in _REPLY_TEXTS:
+        known = {key: fields[key] for key in _API_KEYS if key in fields}
+        return known, model if isinstance(model, str) else None
+    for name in (*_REPLY_TEXTS, "structured_response"):
         reply = unwrap_serialized(record.get(name))
-        if isinstance(reply, str) and reply.strip():
-            return [{"role": "assistant", "content": reply}], None
-        if is_message_list(reply) and all(isinstance(part.get("type"), str) for part in reply):
-            return [{"role": "assistant", "content": reply}], None
-        if isinstance(reply, dict) and "content" in reply:
-            return [{"role": "assistant", **reply}], _find_model([reply])
-        if isinstance(reply, dict) and reply and name == "response" and "messages" in record:
-            keys = ", ".join(repr(key) for key in sorted(reply)[:20])
-            raise RecordError(
-                f"{name}: is an object that is no known reply. Keys seen: {keys}. Write its text, or a message with a "
-                "content, or name the path of the text with --map answer=PATH."
-            )
-    return [], None
+        holds_messages = isinstance(reply, dict) and is_message_list(reply.get("messages"))
+        if isinstance(reply, str | dict | list) and reply and not holds_messages:
+            return reply, _find_model([reply]) if isinstance(reply, dict) else None
+    return None, None
 
 
 def _has_api_reply(record: Mapping[str, Any]) -> bool:
@@ -195,7 +182,7 @@ def flatten_pipeline_output(record: JsonObject) -> tuple[JsonObject, ToolColumnN
         if answer.get("documents"):
             sources.append((f"{path}.documents", answer["documents"]))
         path, answer = f"{path}.data", answer["data"]
-    fields[path] = _text_of_reply(answer)
+    fields[path] = answer
     documents = sources[-1][0] if sources else "documents"
     fields |= dict(sources[-1:])
     if fields.get(question) is None:
@@ -224,13 +211,3 @@ def _single_reply(components: Mapping[str, Mapping[str, Any]]) -> tuple[str, Any
             )
         return f"{name}.{key}[0]", values[0]
     raise RecordError("has neither answers nor replies of a component")
-
-
-def _text_of_reply(reply: Any) -> Any:
-    """Return the text of a chat message as Haystack serializes it; every other value as it is."""
-    if not isinstance(reply, dict):
-        return reply
-    content = first_present_column(reply, ("content", "_content", "text"))
-    if is_message_list(content):
-        return "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))
-    return content

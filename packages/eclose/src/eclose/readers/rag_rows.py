@@ -1,7 +1,7 @@
 """Conversion of tables and logs of other tools: questions, retrieved passages and responses.
 
-The tools differ in the names of their columns. Traces and answers are told apart by ``core.parse_trace``, the records
-of agents are read by ``agent_traces``, those of chat APIs and pipelines are flattened by ``frameworks``.
+The tools differ in the names of their columns. Responses are read by ``reading``; records of chat APIs and
+pipelines are flattened by ``pipelines``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 from eclose.errors import RecordError
 from eclose.files.json_reader import JsonObject
 from eclose.files.jsonl import parse_dataclass
-from eclose.readers import agent_logs, conversion, pipelines
+from eclose.readers import conversion, pipelines
 from eclose.readers.conversion import ToolColumnNames
 from eclose.readers.layouts import RecordLayout
 from eclose.readers.spans.documents import RetrievedChunk, read_documents
-from eclose.values import parse_trace
+from eclose.reading import recorded
+from eclose.reading.channels import holds_results
+from eclose.reading.messages import is_message_list
+from eclose.reading.response import DEFAULT_SETTINGS, Reading, ReadSettings
+from eclose.reading.text import ReadingStatus
 from eclose.values.identity import content_hash
 from eclose.values.instance import Instance
 from eclose.values.response import ResponseSource
@@ -94,38 +98,57 @@ _FIELD = re.compile(r"(?<![^;] )\b(question|passages|reference|response)(?=[:\[.
 
 @dataclass(frozen=True, slots=True)
 class SystemOutput:
-    """The output of a system: its response, and the trace or tool calls before it."""
+    """The output of a system: its response, and the trace, the messages or the calls before it."""
 
-    response: str | None
+    response: Any = None
+    """The content of the response's column where it is no text."""
     trace: Any = None
     """The content of the trace's column: a text or a list."""
     name: str = "trace"
     """The name of that column in the file."""
-    items: list[JsonObject] | None = None
-    """An agent's messages and observations in order; None where the record is not of an agent."""
+    before: JsonObject | None = None
+    """An agent's messages, calls or steps under the key by which they are known; None where it is of no agent."""
 
 
-def convert_tool_record(record: JsonObject, layout: RecordLayout) -> ConvertedRecord:
+def convert_tool_record(
+    record: JsonObject,
+    layout: RecordLayout,
+    reading: ReadSettings = DEFAULT_SETTINGS,
+    *,
+    instance_only: bool = False,
+) -> ConvertedRecord:
     """Return a tool's record as an instance, with its response if it has one."""
     if layout is RecordLayout.MESSAGES:
-        return convert_columns(*pipelines.flatten_conversation(record), layout)
+        return convert_columns(*pipelines.flatten_conversation(record), layout, reading, instance_only=instance_only)
     if layout is RecordLayout.HAYSTACK:
-        return convert_columns(*pipelines.flatten_pipeline_output(record), layout)
-    return convert_columns(record, LAYOUT_COLUMNS[layout], layout)
+        return convert_columns(*pipelines.flatten_pipeline_output(record), layout, reading, instance_only=instance_only)
+    return convert_columns(record, LAYOUT_COLUMNS[layout], layout, reading, instance_only=instance_only)
 
 
-def convert_columns(record: JsonObject, columns: ToolColumnNames, prefix: str) -> ConvertedRecord:
+def convert_columns(
+    record: JsonObject,
+    columns: ToolColumnNames,
+    prefix: str,
+    settings: ReadSettings = DEFAULT_SETTINGS,
+    *,
+    instance_only: bool = False,
+) -> ConvertedRecord:
     """Return a record with the given columns as an instance, with its response if it has one.
 
     Args:
         record: The record; only its named columns are read.
         columns: Names of the columns.
         prefix: Beginning of ids that are derived from the content.
+        settings: How the response is read.
+        instance_only: Whether a response that holds no evidence may be left unread.
     """
     repairs: list[str] = []
-    record, output = _extract_output(record, columns)
+    output = _extract_output(record, columns)
+    if instance_only and settings.reader is None and _is_plain(output, record, columns):
+        record, reading = _add_passages(record, columns, output), None
+    else:
+        record, reading = _read_output(record, columns, output, settings)
     row = _parse_row(record, columns)
-    parsed = _parse_output(replace(output, response=row.response))
     reference = conversion.read_reference_answer(row.reference, repairs)
     aliases = conversion.first_present_column(record, columns.aliases) or ()
     instance = Instance(
@@ -138,34 +161,28 @@ def convert_columns(record: JsonObject, columns: ToolColumnNames, prefix: str) -
         kind=_read_name(record, columns.kind),
         hops=_read_whole_number(record, columns.hops),
     )
-    if parsed is not None:
-        titles = {item["observation"].strip(): item["title"] for item in output.items or () if item.get("title")}
-        with_observations = parse_trace.add_observation_passages(instance, parsed.observations, titles)
+    if reading is not None:
+        with_observations = conversion.add_tool_outputs(instance, reading)
         if with_observations is not instance:
             instance = with_observations
-            repairs.append(parse_trace.OBSERVATIONS_ADDED_NOTE)
+            repairs.append(recorded.OBSERVATIONS_ADDED_NOTE)
     if columns.documents and not instance.evidence:
         raise RecordError(
             f"{columns.passages[0]}: there are no documents, neither in such a column nor in the output of a tool. "
             "Name their path with --map documents=PATH (and the others: question=PATH,answer=PATH)"
         )
     converted = conversion.finish_record_conversion(instance, repairs, prefix)
-    if parsed is None or not (parsed.trace.steps or parsed.answer_lines or parsed.answer):
+    if reading is None or reading.status is ReadingStatus.NOT_A_RESPONSE:
         return converted
     model = _read_name(record, columns.model)
     # Several trajectories may end in the same answer, so the id of a response is derived from all its texts.
-    response = parse_trace.build_response(
-        parsed,
-        converted.instance.id,
-        output.items or None,
-        output.trace,
-        row.response,
-    )
+    originals = recorded.list_texts(reading) if output.before or output.response is not None else row.response
+    response = recorded.build_response(reading, converted.instance.id, output.trace, originals)
     if model is not None:
         # Two models may give the same response, and each counts.
         digest = content_hash(model).removeprefix("sha256:")[:8]
         response = replace(response, id=f"{response.id}-{digest}", source=ResponseSource(model))
-    return replace(converted, response=response, notes=parsed.notes)
+    return replace(converted, response=response, notes=recorded.list_notes(reading))
 
 
 def _read_name(record: JsonObject, names: tuple[str, ...]) -> str | None:
@@ -187,28 +204,90 @@ def _read_whole_number(record: JsonObject, names: tuple[str, ...]) -> int | None
     return int(value)
 
 
-def _extract_output(record: JsonObject, columns: ToolColumnNames) -> tuple[JsonObject, SystemOutput]:
-    """Return the record with a single question and response, and the system's output before the response."""
+def _extract_output(record: JsonObject, columns: ToolColumnNames) -> SystemOutput:
+    """Return what the system put out, as the columns hold it."""
     question = next((name for name in columns.question if record.get(name) is not None), columns.question[0])
     calls = next((name for name in columns.calls if record.get(name)), None)
     steps = next((name for name in columns.steps if record.get(name) is not None), None)
-    items: list[JsonObject] | None = None
-    if agent_logs.is_message_list(record.get(question)):
-        response = conversion.first_present_column(record, columns.response)
-        conversation = agent_logs.parse_agent_conversation(record[question], question, response)
-        items = conversation.items
-        record = {**record, question: conversation.question, columns.response[0]: conversation.last}
+    before: JsonObject | None = None
+    if is_message_list(record.get(question)):
+        before = {"messages": record[question]}
     elif calls is not None:
-        items = agent_logs.parse_deepeval_tool_calls(record[calls], calls)
+        before = {"tools_called": _check_list(record[calls], calls, "objects with a name, and an output")}
     elif steps is not None:
-        items = agent_logs.parse_intermediate_steps(record[steps], steps)
-    # An agent gathers its evidence itself, so its record may lack a column of passages. Where none is found elsewhere
-    # either, ``convert_columns`` says so.
-    if (items is not None or columns.documents) and conversion.first_present_column(record, columns.passages) is None:
-        record = {**record, columns.passages[0]: []}
+        before = {"intermediate_steps": _check_pairs(record[steps], steps)}
     _refuse_several(record, columns)
     name = _trace_column(record, columns.trace or TRACE_COLUMNS)
-    return record, SystemOutput(None, record.get(name), name, items)
+    trace = record.get(name)
+    if isinstance(trace, dict) and trace:
+        raise RecordError(f"{name}: should be a text, or a list of texts or of objects with a text")
+    response = conversion.first_present_column(record, columns.response)
+    unread = response if isinstance(response, dict | list) else None
+    return SystemOutput(unread, trace if isinstance(trace, str | list) and trace else None, name, before)
+
+
+def _is_plain(output: SystemOutput, record: JsonObject, columns: ToolColumnNames) -> bool:
+    """Return whether a response is a text in which no tool returned anything."""
+    if output.before is not None or output.trace is not None or output.response is not None:
+        return False
+    response = conversion.first_present_column(record, columns.response)
+    return response is None or (isinstance(response, str) and not holds_results(response))
+
+
+def _check_list(calls: Any, column: str, items: str) -> list[JsonObject]:
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise RecordError(f"{column}: should be a list of {items} where there was one")
+    return calls
+
+
+def _check_pairs(steps: Any, column: str) -> list[Any]:
+    if not isinstance(steps, list):
+        raise RecordError(f"{column}: should be a list of pairs of an action and its observation")
+    for number, step in enumerate(steps):
+        if not isinstance(step, list) or len(step) != 2:
+            raise RecordError(f"{column}[{number}]: should be a pair of an action and its observation")
+    return steps
+
+
+def _read_output(
+    record: JsonObject, columns: ToolColumnNames, output: SystemOutput, settings: ReadSettings
+) -> tuple[JsonObject, Reading | None]:
+    """Return the record with a single question and response, and the reading of the response if there is one."""
+    response = conversion.first_present_column(record, columns.response)
+    question = conversion.first_present_column(record, columns.question)
+    text = question if isinstance(question, str) else ""
+    has_response = bool(response.strip()) if isinstance(response, str) else isinstance(response, dict | list)
+    reading = None
+    if output.before is not None or output.trace is not None or has_response:
+        try:
+            reading = recorded.read_columns(
+                response if has_response else None, output.trace, output.before, text, settings
+            )
+        except RecordError as error:
+            (key, value), *_ = [*(output.before or {}).items(), ("trace", None)]
+            name = next(
+                (name for name, content in record.items() if value is not None and content is value), output.name
+            )
+            problem = re.sub(r"^trace\b", output.name, error.problem)
+            raise RecordError(re.sub(rf"^{key}\b", name, problem)) from error
+    if is_message_list(question) and reading is not None:
+        name = next(name for name in columns.question if record.get(name) is question)
+        if reading.question is None:
+            raise RecordError(f"{name}: holds 0 messages of a person. The question is the last one that has text")
+        record = {**record, name: reading.question}
+    if isinstance(response, dict | list):
+        record = {**record, **{name: None for name in columns.response if record.get(name) is response}}
+    return _add_passages(record, columns, output), reading
+
+
+def _add_passages(record: JsonObject, columns: ToolColumnNames, output: SystemOutput) -> JsonObject:
+    """Return the record with a column of passages, which the record of an agent may lack: it gathers its evidence."""
+    # Where none is found elsewhere either, ``convert_columns`` says so.
+    if (output.before is not None or columns.documents) and conversion.first_present_column(
+        record, columns.passages
+    ) is None:
+        record = {**record, columns.passages[0]: []}
+    return record
 
 
 def _refuse_several(record: JsonObject, columns: ToolColumnNames) -> None:
@@ -227,26 +306,6 @@ def _trace_column(record: JsonObject, columns: tuple[str, ...]) -> str:
     if len(names) > 1 and any(record[name] != record[names[0]] for name in names):
         raise RecordError(f"{' and '.join(names)}: each could be the trace. Keep one of them, or rename the others")
     return names[0] if names else columns[0]
-
-
-def _parse_output(output: SystemOutput) -> parse_trace.ParsedResponse | None:
-    answer = output.response if output.response is not None and output.response.strip() else None
-    has_trace = isinstance(output.trace, str | list) and bool(output.trace)
-    if isinstance(output.trace, dict):
-        raise RecordError(f"{output.name}: should be a text, or a list of texts or of objects with a text")
-    if output.items and has_trace and any(item.get("thought") or item.get("content") for item in output.items):
-        raise RecordError(f"{output.name}: holds a trace, and the agent's messages hold another. Keep one of them.")
-    try:
-        if has_trace:
-            parsed = parse_trace.parse_trace_and_answer(output.trace, answer)
-            # The items have no thoughts here, so they add their observations alone.
-            observations = parse_trace.parse_agent_trajectory(output.items or [], None).observations
-            return replace(parsed, observations=(*observations, *parsed.observations))
-        if output.items is not None:
-            return parse_trace.parse_agent_trajectory(output.items, answer)
-    except RecordError as error:
-        raise RecordError(re.sub(r"^trace\b", output.name, error.problem)) from error
-    return None if answer is None else parse_trace.parse_response_text(answer)
 
 
 def _parse_row(record: JsonObject, columns: ToolColumnNames) -> RagToolRecord:

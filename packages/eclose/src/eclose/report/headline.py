@@ -133,8 +133,8 @@ def _reliable(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement
     meaning = "Every step holds, the reasoning pursues the question, and it establishes the answer that was submitted."
     if diagnosis.prose_traces:
         meaning += (
-            f" Closure holds by construction in {format_count(diagnosis.prose_traces, 'response')} of "
-            f"{diagnosis.overall.responses:,}, whose steps are the sentences of the answer (--trace prose)."
+            f" In {format_count(diagnosis.prose_traces, 'response')} of {diagnosis.overall.responses:,} the steps are "
+            "sentences of the reply itself, whose closure is not comparable with that of marked steps."
         )
     return _state("reliable", shares, context, ("is reliable", "are reliable"), meaning)
 

@@ -117,8 +117,7 @@ def describe_missing_traces(missing: int, responses: int) -> tuple[str, ...]:
     return (
         f"{share} {'has' if missing == 1 else 'have'} no trace, so only "
         "their evidence and their answer are judged, and LSR, TRR and LGG have no value: tell the model to reason "
-        'in numbered lines and to end with "Final answer: ...", or read the sentences of prose answers as steps with '
-        "--trace prose.",
+        'in numbered lines and to end with "Final answer: ...".',
     )
 
 
@@ -143,8 +142,7 @@ def describe_unread_traces(unread: Mapping[str, int], responses: int) -> tuple[s
     if unsplit := unread.get(UNSPLIT_ANSWER_REASON):
         sentences.append(
             f"In {unsplit:,} of {format_count(responses, 'response')} reasoning and answer are not told apart in the "
-            'last message, so C and K are not judged: tell the model to end with a line "Final answer: ...", or read '
-            "the sentences of the message as steps with --trace prose."
+            'last message, so C and K are not judged: tell the model to end with a line "Final answer: ...".'
         )
     return tuple(sentences)
 
@@ -154,8 +152,8 @@ def describe_prose_traces(count: int) -> tuple[str, ...]:
     if not count:
         return ()
     return (
-        f"The steps of {format_count(count, 'response')} are the sentences of the answer itself (--trace prose): "
-        "C (closure) holds there by construction, so read L and A.",
+        f"The steps of {format_count(count, 'response')} are sentences of the reply itself: C (closure) is not "
+        "comparable there with that of marked steps, so read L and A.",
     )
 
 

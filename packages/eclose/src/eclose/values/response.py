@@ -182,6 +182,39 @@ class SpanRef:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A piece of a response that is no step, with the reason."""
+
+    role: str
+    """What it does instead, such as ``plan``, ``question`` or ``layout``."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseReading:
+    """How a response was read that is not in the protocol's layout."""
+
+    reader: int
+    """Version of the reader."""
+    status: str
+    """``trace``, ``no_trace``, ``abstained``, ``incomplete`` or ``not_a_response``."""
+    rule: str
+    """The rule that decided where the answer is."""
+    origin: str | None = None
+    """Where the trace comes from: ``marked``, ``structured``, ``agent``, ``prose`` or ``hidden``; None without one."""
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def is_prose_trace(trace: Trace, answer: str | None, reading: ResponseReading | None) -> bool:
+    """Return whether a trace is made of the sentences of the reply itself."""
+    if reading is not None:
+        return reading.origin == "prose"
+    # Earlier versions stored no reading: the last step was the end of the answer.
+    last = trace.texts[-1] if trace.steps else ""
+    return (len(trace) > 1 or len(last.split()) > 2) and bool(last) and " ".join((answer or "").split()).endswith(last)
+
+
+@dataclass(frozen=True, slots=True)
 class Response:
     """A trace and a submitted answer to one instance.
 
@@ -205,6 +238,13 @@ class Response:
     """Whether the completion reached the limit of new tokens."""
     span: SpanRef | None = None
     """The span it was read from; apart from ``source``, by which responses are grouped."""
+    reading: ResponseReading | None = None
+    """How it was read; None in the protocol's layout, and in files of earlier versions."""
+
+    @property
+    def has_prose_trace(self) -> bool:
+        """Whether the trace is made of the sentences of the reply itself."""
+        return is_prose_trace(self.trace, self.answer, self.reading)
 
     @property
     def incomplete(self) -> MissingAnswerReason | None:

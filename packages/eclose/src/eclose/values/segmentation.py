@@ -1,21 +1,14 @@
-"""Segmentation of a trace into steps (numbered lines, prose, or the log of an agent) and of prose into sentences.
+"""Segmentation of prose into sentences.
 
-The rules are deterministic and need no model. Every step is a piece of the original text, in which only line breaks
-become blanks. Sentence rules are for English and for scripts with other full stops: abbreviations, initials, open
-quotations and open parentheses do not end a sentence.
+The rules are deterministic and need no model. Every sentence is a piece of the original text. The rules are for English
+and for scripts with other full stops: abbreviations, initials, open quotations and open parentheses do not end a
+sentence. Other languages add their abbreviations.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING
-
-from eclose.values.response import Trace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 # Possessive quantifiers and the limited look-ahead keep the running time linear in the length of the text.
 _END = re.compile(
@@ -73,8 +66,22 @@ _MAX_QUOTATION = 400
 _PAIRS = {'"': '"', "(": ")", "[": "]", "“": "”", "«": "»", "「": "」", "『": "』", "（": "）"}
 
 
-def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a prose text.
+class SentenceWords(NamedTuple):
+    """Words of a language other than English that decide where a sentence ends."""
+
+    before_name: frozenset[str] = frozenset()
+    """Abbreviations that never end a sentence."""
+    before_number: frozenset[str] = frozenset()
+    """Abbreviations before a number only."""
+    beginnings: frozenset[str] = frozenset()
+    """Words that start sentences but hardly ever names."""
+
+
+_ENGLISH = SentenceWords()
+
+
+def split_sentences(text: str, words: SentenceWords = _ENGLISH) -> list[str]:
+    """Return the sentences of a prose text; ``words`` adds those of another language to the English ones.
 
     >>> split_sentences('Dr. Ruiz was born in St. Louis in 1.5 B.C. "Odd." She said so.')
     ['Dr. Ruiz was born in St. Louis in 1.5 B.C.', '"Odd."', 'She said so.']
@@ -86,13 +93,13 @@ def split_sentences(text: str) -> list[str]:
     for match in _END.finditer(text):
         # The last words decide. Without the limit, a long text without sentences would take quadratic time.
         before = text[max(start, match.start("mark") - 80) : match.start("mark")]
-        if _ends_sentence(before, match, lowercase=lowercase) and not _is_open(text, start, match.end("close")):
+        if _ends_sentence(before, match, words, lowercase=lowercase) and not _is_open(text, start, match.end("close")):
             sentences.append(text[start : match.end("close")])
             start = match.end("gap")
     return [*sentences, text[start:]] if text else []
 
 
-def _ends_sentence(before: str, match: re.Match[str], *, lowercase: bool) -> bool:
+def _ends_sentence(before: str, match: re.Match[str], words: SentenceWords, *, lowercase: bool) -> bool:
     """Return whether a sentence ends at this mark, judging by the text on both sides."""
     following = match["next"]
     if following[0].islower() and not lowercase:
@@ -112,15 +119,18 @@ def _ends_sentence(before: str, match: re.Match[str], *, lowercase: bool) -> boo
     if last[-1:] in set("\"'”’»)]"):
         # "(X Ltd.).": the second full stop does not belong to the abbreviation.
         return True
-    return not _LIST_NUMBER.search(before) and _can_be_last(word, match, following)
+    if _INITIALS.fullmatch(word) and _bare(following) in before.split()[:-1] and len(_bare(following)) > 1:
+        # "Hall A. Hall A has 320 seats.": a letter that names a thing, not an initial.
+        return True
+    return not _LIST_NUMBER.search(before) and _can_be_last(word, match, following, words)
 
 
-def _can_be_last(word: str, match: re.Match[str], following: str) -> bool:
+def _can_be_last(word: str, match: re.Match[str], following: str, words: SentenceWords) -> bool:
     """Return whether a word with a full stop ends a sentence, rather than being an abbreviation inside it."""
     plain = word.lower()
-    if plain in _BEFORE_A_NAME:
+    if plain in _BEFORE_A_NAME or plain in words.before_name:
         return False
-    if plain in _BEFORE_A_NUMBER and _NUMERAL.match(following):
+    if (plain in _BEFORE_A_NUMBER or plain in words.before_number) and _NUMERAL.match(following):
         return False
     if plain in _MOSTLY_LAST:
         return bool(match["close"]) or (following[0].isupper() and _bare(following) not in _ZONES)
@@ -129,7 +139,8 @@ def _can_be_last(word: str, match: re.Match[str], following: str) -> bool:
         return not _INITIAL.match(following)
     # "J. K. Rowling", "the U.S. Senate", and "x" of an equation: the next word must look like a sentence start.
     if plain in _EITHER or _INITIALS.fullmatch(word):
-        begins = _bare(following).lower() in _BEGINNINGS and not _INITIAL.match(following)
+        beginning = _bare(following).lower()
+        begins = (beginning in _BEGINNINGS or beginning in words.beginnings) and not _INITIAL.match(following)
         return begins or _starts_quotation(match)
     return True
 
@@ -176,205 +187,3 @@ def _is_closed(closing: str, text: str) -> bool:
         if _PAIRS.get(char) == closing:
             return False
     return False
-
-
-class TraceLayout(StrEnum):
-    """The layouts of a trace."""
-
-    LINES = "lines"
-    """One step per line, numbered or as a list."""
-    PROSE = "prose"
-    AGENT = "agent"
-    """Thoughts, actions and observations."""
-    EMPTY = "empty"
-    """No trace: closure cannot be judged."""
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentedTrace:
-    """The steps of a trace, and the evidence inside it."""
-
-    shape: TraceLayout
-    trace: Trace
-    observations: tuple[str, ...] = ()
-    """Outputs of an agent's tools, which are evidence rather than reasoning."""
-
-
-# "1." "(2)" "a)" "-" "•" "Step 3:" "**Step 3** -"; a number needs its punctuation and a gap: "1926 was warm", "3.5".
-_MARKER = re.compile(
-    r"^\s*(?:\(?(?P<number>\d{1,3})[.):]|\(?[A-Za-z]\)|[-*•–]"
-    r"|[#>*_\s]*(?:[Ss]tep|STEP)\s+(?P<step>\d{1,3})[*_]*\s*(?:[.:)]|[-–—](?=\s))[*_]*)\s+(?=\S)"
-)
-_PART = re.compile(
-    r"^[\s>#*_]*(?P<part>question|thought|reasoning|action input|action|observation|final answer|answer)\s*\d*\s*[*_]*"
-    r"\s*:[*_]*\s*(?P<text>.*)$",
-    re.IGNORECASE,
-)
-_THOUGHTS = frozenset({"thought", "reasoning"})
-_LINE_BREAK = re.compile(r"\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
-_UNFINISHED = re.compile(r"[^\W_][,;]?$|[,;–—-]$")
-
-
-def segment_trace(text: str) -> SegmentedTrace:
-    """Split a text into steps, by its layout.
-
-    >>> segment_trace("1. Ada built it.\\n2. She was born in Lund.").trace.texts
-    ('Ada built it.', 'She was born in Lund.')
-    >>> segment_trace("Ada built it. She was born in Lund.").trace.texts
-    ('Ada built it.', 'She was born in Lund.')
-    """
-    lines = text.splitlines()
-    filled = [line for line in lines if line.strip()]
-    if not filled:
-        return SegmentedTrace(TraceLayout.EMPTY, Trace(()))
-    if _is_log(filled):
-        return _segment_log(filled)
-    if _is_list(filled):
-        return SegmentedTrace(TraceLayout.LINES, Trace.of(*_split_items(lines)))
-    return SegmentedTrace(TraceLayout.PROSE, Trace.of(*_split_prose(lines)))
-
-
-def segment_prose(text: str) -> Trace:
-    """Return the sentences, list items and code blocks of an answer in prose; empty for a bare answer.
-
-    A citation behind a full stop belongs to the sentence before it.
-
-    >>> segment_prose("Ada built it. [1] She was born in Lund.[2] She died there.").texts
-    ('Ada built it. [1]', 'She was born in Lund.[2]', 'She died there.')
-    >>> segment_prose("Lund").texts
-    ()
-    """
-    steps: list[str] = []
-    for block, is_code in _split_blocks(text):
-        if is_code:
-            steps.append(_LINE_BREAK.sub(" ", block.strip()))
-            continue
-        lines = block.splitlines()
-        filled = [line for line in lines if line.strip()]
-        listed = _is_list(filled) or bool(_MARKER.match(filled[0]))
-        steps += _split_items(lines) if listed else _split_prose(lines, _split_at_citations)
-    # Rules and other lines without a word are layout.
-    steps = [step for step in steps if any(map(str.isalnum, step))]
-    is_bare = len(steps) == 1 and not (len(steps[0].split()) > 2 and _SENTENCE_END.search(steps[0]))
-    return Trace(()) if is_bare else Trace.of(*steps)
-
-
-# "[1]", "[1, 2]", "[^3]", "【4†source】", "(5)", as models cite passages; several may follow each other.
-_CITATIONS = r"(?:\s?(?:\[\^?[\w .,:;–-]{1,30}\]|【[^】]{1,40}】|\(\d{1,3}\)))+"
-_AFTER_CITATION = re.compile(rf"(?<=[.!?。！？])[\"'”’»*_]*{_CITATIONS}\s+(?=[\"'“‘«(*_]*[^\W_])")
-_ONLY_CITATIONS = re.compile(rf"\s*{_CITATIONS}[.\s]*")
-_SENTENCE_END = re.compile(rf"[.!?…。！？｡؟।][\"'”’»)\]*_]*(?:{_CITATIONS})?\s*$")
-_FENCE = re.compile(r"^\s*(?:```|~~~)")
-
-
-def _split_blocks(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the paragraphs of a text, and its fenced code blocks with True."""
-    block: list[str] = []
-    in_code = False
-    for line in (*text.splitlines(), ""):
-        is_fence = bool(_FENCE.match(line))
-        if in_code:
-            block.append(line)
-            if is_fence:
-                yield "\n".join(block), True
-                block, in_code = [], False
-        elif is_fence or not line.strip():
-            if block:
-                yield "\n".join(block), False
-            block, in_code = ([line], True) if is_fence else ([], False)
-        else:
-            block.append(line)
-    # A fence that is never closed: the rest is code.
-    if block:
-        yield "\n".join(block), in_code
-
-
-def _split_at_citations(text: str) -> list[str]:
-    """Return the sentences of a text with the citations behind each, which ``split_sentences`` leaves in the middle."""
-    ends = [match.end() for match in _AFTER_CITATION.finditer(text)]
-    steps: list[str] = []
-    for start, end in zip([0, *ends], [*ends, len(text)], strict=True):
-        for sentence in split_sentences(text[start:end]):
-            if steps and _ONLY_CITATIONS.fullmatch(sentence):
-                steps[-1] = f"{steps[-1]} {sentence}"
-            else:
-                steps.append(sentence)
-    return steps
-
-
-def trace_from_step_texts(texts: Sequence[str]) -> SegmentedTrace:
-    """Take every text of a list as one step, without its number; join and segment the log of an agent."""
-    steps = [_LINE_BREAK.sub(" ", text.strip()) for text in texts if text.strip()]
-    if not steps:
-        return SegmentedTrace(TraceLayout.EMPTY, Trace(()))
-    if _is_log(steps):
-        return segment_trace("\n".join(texts))
-    # Markers are dropped only where all steps have one: a single "1)" may be part of the sentence.
-    if all(map(_MARKER.match, steps)):
-        steps = [_MARKER.sub("", step) for step in steps]
-    return SegmentedTrace(TraceLayout.LINES, Trace.of(*steps))
-
-
-def _is_log(lines: Sequence[str]) -> bool:
-    """Return whether the lines hold observations together with thoughts or actions."""
-    parts = {match["part"].lower() for line in lines if (match := _PART.match(line))}
-    return "observation" in parts and bool(parts & (_THOUGHTS | {"action"}))
-
-
-def _is_list(lines: Sequence[str]) -> bool:
-    """Return whether the markers count up from one, or at least two markers make up half of the lines."""
-    markers = [match for line in lines if (match := _MARKER.match(line))]
-    numbers = [int(match["number"] or match["step"] or 0) for match in markers]
-    if numbers and numbers == list(range(1, len(numbers) + 1)):
-        return len(markers) >= 2 or bool(_MARKER.match(lines[0]))
-    return len(markers) >= 2 and 2 * len(markers) >= len(lines)
-
-
-def _split_items(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the items of a list; an unmarked line continues the item before it, unless it starts a paragraph."""
-    item, after_blank = "", False
-    for line in lines:
-        if not line.strip():
-            after_blank = True
-            continue
-        match = _MARKER.match(line)
-        # An indented line continues its item even after a blank line, as in Markdown.
-        if match is None and item and not (after_blank and not line[0].isspace()):
-            item = f"{item} {line.strip()}"
-        else:
-            yield from [item] if item else []
-            item = "" if match is None else line[match.end() :].strip()
-            yield from split_sentences(line) if match is None else ()
-        after_blank = False
-    yield from [item] if item else []
-
-
-def _split_prose(lines: Sequence[str], split: Callable[[str], list[str]] = split_sentences) -> Iterator[str]:
-    """Yield the sentences of each line; a line that ends in mid-sentence continues on the next one."""
-    paragraph: list[str] = []
-    for line in map(str.strip, lines):
-        if paragraph and not (_UNFINISHED.search(paragraph[-1]) and line[:1].islower()):
-            yield from split(" ".join(paragraph))
-            paragraph = []
-        paragraph.append(line)
-    yield from split(" ".join(paragraph))
-
-
-def _segment_log(lines: Sequence[str]) -> SegmentedTrace:
-    """Separate the thoughts and observations of a log by their labels."""
-    thoughts: list[str] = []
-    observations: list[str] = []
-    # Agent prompts end in "Thought:", so text before the first label is a thought.
-    part = "thought"
-    for line in lines:
-        match = _PART.match(line)
-        part, text = (match["part"].lower(), match["text"]) if match else (part, line)
-        # Questions, actions and answers go into a list that is dropped.
-        target = thoughts if part in _THOUGHTS else observations if part == "observation" else []
-        if match or not target:
-            target.append(text.strip())
-        else:
-            target[-1] = f"{target[-1]}\n{text.strip()}"
-    steps = (sentence for thought in thoughts for sentence in _split_prose(thought.splitlines()))
-    texts = tuple(text.strip() for text in observations if text.strip())
-    return SegmentedTrace(TraceLayout.AGENT, Trace.of(*steps), texts)

@@ -248,7 +248,8 @@ def test_tool_results_are_evidence_and_texts_between_them_steps(tmp_path):
     assert record.value is not None
     assert record.value.instance.question == QUESTION
     assert [passage.text for passage in record.value.instance.evidence] == [DOCUMENT]
-    assert record.value.response.trace.texts == ("I search.",)
+    # What the agent is about to do is no step.
+    assert record.value.response.trace.texts == ()
     assert record.value.response.answer == "Lund"
 
 

@@ -35,9 +35,15 @@ def _read_import_options(
     trace: Annotated[
         TraceMode,
         typer.Option(
-            "--trace", help="Steps: as the file marks them, or else the sentences of an answer in prose as well."
+            "--trace",
+            help="Steps: wherever a response has them (auto; prose is the same), or as it marks them (marked).",
         ),
-    ] = TraceMode.MARKED,
+    ] = TraceMode.AUTO,
+    answer_marker: Annotated[list[str] | None, recipe_key()] = None,
+    trace_marker: Annotated[list[str] | None, recipe_key()] = None,
+    language: Annotated[str, recipe_key()] = "auto",
+    judge_arguments: Annotated[bool, recipe_key()] = False,
+    reader: Annotated[str | None, recipe_key()] = None,
     case: Annotated[str, recipe_key()] = "root",
     question_at: Annotated[str | None, recipe_key()] = None,
     documents_at: Annotated[str | None, recipe_key()] = None,
@@ -50,5 +56,10 @@ def _read_import_options(
         model=source_model,
         dataset=dataset,
         trace=trace,
+        answer_markers=tuple(answer_marker or ()),
+        trace_markers=tuple(trace_marker or ()),
+        language=language,
+        judge_arguments=judge_arguments,
+        reader=reader,
         cases=CaseSelection(case, question_at, documents_at, answer_at),
     )

@@ -7,6 +7,7 @@ judge, diagnose and report.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +15,8 @@ from eclose.calls.inspect_model import is_refused_output
 from eclose.diagnosis.diagnose import JudgedCase, describe_response_failure
 from eclose.errors import RecordError
 from eclose.files.jsonl import decode_core_value, encode_json_line
+from eclose.reading.recorded import build_response
+from eclose.reading.response import read_response
 from eclose.values.identity import content_hash
 from eclose.values.instance import Instance, Passage
 from eclose.values.judgment import NEVER_ASKED_REASONS, NO_ANSWER_REASON, UNREAD_REASONS, Criterion, Judgment
@@ -91,9 +94,15 @@ def response_from_output(instance: Instance, output: ModelOutput, model: str, ep
     # Characters 7 to 19 are the first twelve hex digits behind "sha256:".
     system = content_hash([model, epoch])[7:19]
     cut_off = output.stop_reason in _CUT_OFF
-    return Response.from_completion(
-        f"{instance.id}-{system}", instance.id, output.completion, ResponseSource(model), cut_off=cut_off
-    )
+    id_, source = f"{instance.id}-{system}", ResponseSource(model)
+    completion = Response.from_completion(id_, instance.id, output.completion, source, cut_off=cut_off)
+    if completion.answer_lines or not output.completion.strip():
+        return completion
+    # Tasks with a prompt of their own answer in any layout.
+    written = {"text": output.completion, "finishReason": "length" if cut_off else "stop"}
+    reading = read_response(written, instance.question)
+    response = build_response(reading, instance.id, output.completion, id=id_, source=source)
+    return replace(response, completion=output.completion, cut_off=cut_off)
 
 
 def get_verdict_labels(verdict: Verdict) -> dict[str, Label]:

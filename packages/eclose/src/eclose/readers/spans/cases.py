@@ -267,7 +267,7 @@ class _CaseParts:
                 yield from _observe(content.output, seen)
             elif content.kind in _OPAQUE:
                 # Its documents are passages; the item says that they were seen here.
-                yield {"observation": ""}
+                yield {"role": "tool", "content": ""}
             if content.kind is SpanKind.LLM:
                 # Where tools have no spans of their own, their results are in the next request of the model.
                 for message in () if has_tools else read_messages(content.input) or ():
@@ -295,7 +295,7 @@ def _observe(value: Any, seen: set[str]) -> Iterator[dict[str, Any]]:
         text = None if value in (None, "", [], {}) else str(value)
     if text and text not in seen:
         seen.add(text)
-        yield {"observation": text}
+        yield {"role": "tool", "content": text}
 
 
 def _has_text(output: Any) -> bool:
@@ -312,7 +312,7 @@ def _think(output: Any, answer: str, seen: set[str]) -> Iterator[dict[str, Any]]
         for thought in message.reasoning:
             if thought not in seen:
                 seen.add(thought)
-                yield {"thought": thought}
+                yield {"type": "reasoning", "content": thought}
         if message.is_reply and message.text and message.text.strip() != answer.strip() and message.text not in seen:
             seen.add(message.text)
             yield {"role": "assistant", "content": message.text}

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from eclose.errors import RecordError
 from eclose.readers.spans.documents import RetrievedChunk, read_chunk
 from eclose.readers.spans.selection import parse_json_text
 from eclose.readers.spans.span import as_text
+from eclose.reading.messages import PartKind, find_role, join_texts, read_parts, unwrap_message
+from eclose.reading.shapes import MODEL_ROLES, USER_ROLES
 
-_USER_ROLES = frozenset({"user", "human", "humanmessage"})
-_MODEL_ROLES = frozenset({"assistant", "ai", "model", "aimessage", "aimessagechunk", "agent"})
-_TOOL_ROLES = frozenset({"tool", "function", "toolmessage"})
-_OTHER_ROLES = frozenset({"system", "developer", "systemmessage"})
-_ROLES = _USER_ROLES | _MODEL_ROLES | _TOOL_ROLES | _OTHER_ROLES
 # Keys under which applications store a question or an answer, most specific first.
 _QUESTION_KEYS = ("question", "query", "user_query", "user_input", "input", "prompt", "text", "content", "message")
 _ANSWER_KEYS = (
@@ -29,8 +27,6 @@ _ANSWER_KEYS = (
     "content",
 )
 _WRAPPED_MESSAGES = ("messages", "message", "choices", "generations", "outputs", "output")
-_REASONING_TYPES = frozenset({"reasoning", "thinking"})
-_TOOL_RESULT_TYPES = frozenset({"tool_call_response", "tool_result", "function_call_output"})
 _MAX_DEPTH = 8
 
 
@@ -46,12 +42,12 @@ class ChatMessage:
     @property
     def is_question(self) -> bool:
         """Whether a user wrote the message."""
-        return self.role in _USER_ROLES and bool(self.text)
+        return self.role in USER_ROLES and bool(self.text)
 
     @property
     def is_reply(self) -> bool:
         """Whether a model wrote the message."""
-        return self.role in _MODEL_ROLES
+        return self.role in MODEL_ROLES
 
 
 def read_messages(value: Any, depth: int = 0) -> list[ChatMessage] | None:
@@ -80,42 +76,19 @@ def read_messages(value: Any, depth: int = 0) -> list[ChatMessage] | None:
 
 
 def _read_message(value: Mapping[str, Any]) -> ChatMessage | None:
-    fields = value.get("kwargs")
-    if isinstance(fields, Mapping) and isinstance(value.get("id"), list) and value["id"]:
-        role = str(value["id"][-1]).lower()
-    else:
-        fields = value
-        role = str(value.get("role") or value.get("type") or "").lower()
-    if role not in _ROLES:
+    role = find_role(unwrap_message(value))
+    if not role:
         return None
-    texts, reasoning, results = [], [], []
-    content = fields.get("parts") if isinstance(fields.get("parts"), list) else fields.get("content")
-    for part in content if isinstance(content, list) else [content]:
-        kind = str(part.get("type") or "text") if isinstance(part, Mapping) else "text"
-        if kind in _TOOL_RESULT_TYPES:
-            results.append(_first_value(part, ("response", "result", "content", "output")))
-        elif (text := _read_part(part)) and kind in _REASONING_TYPES:
-            reasoning.append(text)
-        elif text and kind not in ("tool_call", "tool_use"):
-            texts.append(text)
-    if (thought := as_text(fields.get("reasoning_content")) or as_text(fields.get("reasoning"))) is not None:
-        reasoning.append(thought)
-    text = "\n".join(texts)
-    if role in _TOOL_ROLES and text:
-        results.append(text)
-    return ChatMessage(role, text, tuple(reasoning), tuple(result for result in results if result))
-
-
-def _first_value(fields: Any, keys: tuple[str, ...]) -> Any:
-    return next((fields[key] for key in keys if fields.get(key) is not None), None)
-
-
-def _read_part(part: Any) -> str | None:
-    if isinstance(part, Mapping):
-        return next(
-            (text for key in ("content", "text", "thinking", "reasoning") if (text := as_text(part.get(key)))), None
-        )
-    return as_text(part)
+    try:
+        parts = read_parts([value])
+    except RecordError:
+        # A span may hold parts of a model that is not of texts; what can be read of it counts.
+        parts = []
+    spoken = (PartKind.SAID, PartKind.USER, PartKind.SYSTEM, PartKind.COMMENTARY, PartKind.REFUSAL)
+    reasoning = tuple(part.text for part in parts if part.kind is PartKind.HIDDEN and part.text)
+    results = tuple(part.value for part in parts if part.kind is PartKind.RESULT and part.value and not part.is_error)
+    texts = [part.text for part in parts if part.kind in spoken]
+    return ChatMessage(role, join_texts(texts), reasoning, results)
 
 
 def find_questions(value: Any) -> list[str]:

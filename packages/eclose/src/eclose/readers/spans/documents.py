@@ -37,6 +37,7 @@ _LIST_KEYS = (
     "data",
     "output",
 )
+_TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 # Keys of a search result that repeat the request.
 _REQUEST_KEYS = frozenset({"query", "queries", "question", "search_query", "id", "type", "object", "status", "model"})
 
@@ -77,6 +78,21 @@ def find_documents(value: Any) -> list[RetrievedChunk] | None:
         if isinstance(value.get(key), list | dict) and (documents := find_documents(value[key])) is not None:
             return documents + _read_rest(value, key)
     return None
+
+
+def list_tool_documents(output: Any) -> list[RetrievedChunk]:
+    """Return what a tool returned as documents: one for each of a list, else one for all of it."""
+    content = unwrap_serialized(output)
+    parts = content if isinstance(content, list) and content and all(isinstance(part, dict) for part in content) else []
+    if parts and all(part.get("type") in _TEXT_PARTS and "text" in part for part in parts):
+        # Parts of a tool's message; each may hold a list of documents as JSON.
+        return [chunk for part in parts for chunk in list_tool_documents(part["text"])]
+    documents = find_documents(content)
+    if documents is not None:
+        return documents
+    if content in (None, ""):
+        return []
+    return [RetrievedChunk(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))]
 
 
 def _read_rest(value: Mapping[str, Any], key: str) -> list[RetrievedChunk]:

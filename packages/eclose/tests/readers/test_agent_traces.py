@@ -5,16 +5,12 @@ from __future__ import annotations
 import pytest
 
 from eclose.errors import RecordError
-from eclose.readers.agent_logs import is_message_list, parse_agent_conversation, parse_deepeval_tool_calls
 from eclose.readers.layouts import RecordLayout, detect_record_layout
+from eclose.readers.rag_rows import convert_tool_record
+from eclose.reading.messages import is_message_list
 
 ASKED = {"role": "user", "content": "Who?"}
 SAID = {"role": "assistant", "content": "Ada."}
-
-
-def test_roles_have_the_names_of_other_tools_too():
-    found = parse_agent_conversation([{"role": "system", "content": "Be brief."}, ASKED, SAID], "user_input")
-    assert (found.question, found.items, found.last) == ("Who?", [], "Ada.")
 
 
 @pytest.mark.parametrize("value", [None, "Who?", [], ["Who?"], [ASKED, "Ada"]])
@@ -25,16 +21,22 @@ def test_what_is_no_conversation(value):
 @pytest.mark.parametrize(
     ("messages", "problem"),
     [
-        ([ASKED, SAID, ASKED, SAID], "^messages: holds 2 messages of a person, and one question is judged at a time"),
-        ([SAID], "^messages: holds 0 messages of a person"),
-        ([SAID, ASKED], "^messages: its first message should be the question"),
-        ([ASKED, {"type": "image"}], r"^messages\[1\]: its type should be human, ai or tool"),
-        ([{"type": "human", "content": ["a"]}], r"^messages\[0\]\.content: should be a text"),
+        ([SAID], "^user_input: holds 0 messages of a person"),
+        ([ASKED, {"role": "robot", "content": "x"}], r"^user_input\[1\]: its type should be human, ai or tool"),
+        ([{"type": "human", "content": [1]}], r"^user_input\[0\]\.content: should be a text"),
     ],
 )
-def test_what_is_more_or_less_than_one_question_is_refused(messages, problem):
+def test_conversation_that_cannot_be_read_is_refused(messages, problem):
     with pytest.raises(RecordError, match=problem):
-        parse_agent_conversation(messages, "messages")
+        convert_tool_record({"user_input": messages, "retrieved_contexts": ["a"]}, RecordLayout.RAGAS)
+
+
+def test_last_question_counts_and_earlier_turns_are_context():
+    messages = [ASKED, SAID, {"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Lund."}]
+    record = {"user_input": messages, "retrieved_contexts": ["a"]}
+    converted = convert_tool_record(record, RecordLayout.RAGAS)
+    assert (converted.instance.question, converted.response.answer) == ("Where?", "Lund.")
+    assert converted.response.trace.texts == ()
 
 
 @pytest.mark.parametrize(
@@ -46,8 +48,9 @@ def test_what_is_more_or_less_than_one_question_is_refused(messages, problem):
     ],
 )
 def test_what_are_no_calls_is_refused(calls, problem):
+    record = {"input": "?", "actual_output": "Ada.", "tools_called": calls}
     with pytest.raises(RecordError, match=problem):
-        parse_deepeval_tool_calls(calls, "tools_called")
+        convert_tool_record(record, RecordLayout.DEEPEVAL)
 
 
 @pytest.mark.parametrize(
