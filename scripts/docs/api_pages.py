@@ -57,7 +57,7 @@ PAGES = {
         LocalDetectorSettings ConstructSettings SwitchSettings""",
         """eclose.calls.batches.run.BatchSettings eclose.calls.cluster.workers.RaySettings
         eclose.readers.spans.selection.CaseSelection eclose.readers.layouts.RecordLayout
-        eclose.readers.import_settings.TraceMode eclose.generation.SourceLabels
+        eclose.reading.response.TraceMode eclose.generation.SourceLabels
         eclose.report.formats.file_formats.ReportFormat eclose.detectors.study_statistics.StudySettings""",
     ),
     "records": ApiPage(

@@ -178,14 +178,10 @@ def _close_object(text: str) -> Any:
     return None
 
 
+_ITEM_TAG = re.compile(r"<(?:step|item|li|claim)\b[^>]*>(.*?)</(?:step|item|li|claim)>", re.DOTALL | re.IGNORECASE)
 # Tags, and the field headers of DSPy's chat adapter, which are tags without an end.
 _TAG = re.compile(r"<(?P<name>[^\W\d][\w-]{1,30})>", re.IGNORECASE)
 _FIELD = re.compile(r"^\s*\[\[ ## (?P<name>[\w-]+) ## \]\]\s*$", re.MULTILINE)
-_VISIBLE_TAGS = _words(
-    """
-    scratchpad reasoning analysis explanation rationale steps work
-    """
-)
 
 
 def find_tags(text: str) -> Slots | None:
@@ -211,7 +207,8 @@ def find_tags(text: str) -> Slots | None:
             slots.broken = closing < 0
         else:
             slots.has_trace = True
-            slots.trace += [content] if content else []
+            items = [text.strip() for text in _ITEM_TAG.findall(content)]
+            slots.trace += [items] if items else [content] if content else []
             slots.broken = closing < 0
         position = len(text) if closing < 0 else closing + len(tag["name"]) + 3
     slots.rest = "".join([*rest, text[position:]])

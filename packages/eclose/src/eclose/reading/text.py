@@ -174,7 +174,7 @@ def read_slots(slots: Slots, words: Words, settings: TextSettings) -> TextReadin
     steps, left_out = _read_traces(slots, settings)
     origin = Origin.STRUCTURED if steps else None
     rule = slots.rule
-    if slots.has_answer and slots.answer is not None and not (slots.broken and _is_broken(slots.answer, slots)):
+    if slots.has_answer and slots.answer and not (slots.broken and _is_broken(slots.answer, slots)):
         inner = _read_answer_slot(slots.answer, words, settings, has_steps=bool(steps), is_reply=slots.is_reply)
         if inner.status is ReadingStatus.ABSTAINED:
             return replace(inner, steps=(*steps, *inner.steps), origin=origin or inner.origin, rule=rule)
@@ -231,9 +231,9 @@ def _read_traces(slots: Slots, settings: TextSettings) -> tuple[tuple[str, ...],
             texts = [text for text in part if not text.endswith(BROKEN)]
             steps += trim_numbers(texts)
             continue
-        own = settings.find_words(part)
-        segments = segment_claims(part, own)
-        if part.endswith(BROKEN) or (slots.broken and not slots.has_answer):
+        text = part.removesuffix(BROKEN)
+        segments = segment_claims(text, settings.find_words(text))
+        if text != part or (slots.broken and not slots.has_answer):
             segments = _drop_broken(segments)
         steps += claims_of(segments)
         left_out += _others(segments)
@@ -525,6 +525,8 @@ def _read_cut_off(segments: list[Segment]) -> TextReading:
 def _read_without_claims(text: str, segments: list[Segment]) -> TextReading:
     roles = {part.role for part in segments}
     left_out = tuple(segments)
+    if segments and all(part.is_heading for part in segments):
+        return TextReading(ReadingStatus.NO_TRACE, "bare answer", answer=segments[-1].text)
     if roles & {Role.QUESTION}:
         return TextReading(ReadingStatus.ABSTAINED, "question back", left_out=left_out)
     if roles & {Role.PLAN, Role.RESTATEMENT}:
@@ -609,12 +611,14 @@ def _is_verdict(text: str, language: Language) -> bool:
 
 _PARENTHESIS = re.compile(r"\s*(?:\([^)]*\)|\[[^\]]*\]|【[^】]*】)")
 _MAX_FRAGMENT = 6
+_LABEL_MARK = re.compile(r"[:：](?!\d)")
 
 
 def _is_fragment(text: str, words: Words) -> bool:
     """Return whether a text has no finite verb: "Malmö.", "Hall B, with 410 seats."."""
     bare = re.sub(r"[*_`\"“”«»]+", "", _PARENTHESIS.sub("", text)).strip(" .。!！")
-    if not bare or "=" in bare or bare.endswith((":", "：")):
+    # "Hall A: 320 seats" states something of what it names; "the 7:12 train" does not.
+    if not bare or "=" in bare or _LABEL_MARK.search(bare):
         return False
     language = words.main
     if language.fragment is not None:
@@ -632,8 +636,10 @@ def _is_fragment(text: str, words: Words) -> bool:
 
 
 def _find_heading_answer(segments: list[Segment], claims: list[Segment], words: Words, question: str) -> Segment | None:
-    """Return the heading that opens a reply and is itself the answer: the claims repeat it, the question does not."""
-    first = segments[0]
+    """Return the heading that is itself the answer: it ends the reply, or opens it and is repeated by the claims."""
+    first, last = segments[0], segments[-1]
+    if last.is_heading and last.text and last is not first:
+        return last
     if not first.is_heading or sum(part.is_heading for part in segments) > 1 or len(first.text) > 80:
         return None
     name = first.text.casefold()

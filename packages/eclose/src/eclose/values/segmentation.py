@@ -60,6 +60,7 @@ _INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
 _INITIAL = re.compile(r"[^\W\d_]\.")
 _NUMERAL = re.compile(r"\(?[#\d]|[IVXLC]{2,}\b|[VX]\b")
 # "There are two: 1. Ada. 2. Eve.": the number belongs to the next word. A year at the end of a sentence does not.
+_UNIT = re.compile(r"\d\s?[^\W\d_]{1,2}$")
 _LIST_NUMBER = re.compile(r"(?:^|[:;]\s+)\(?\d{1,2}$")
 # Longest quotation in characters: an inch sign must not join a page into one sentence.
 _MAX_QUOTATION = 400
@@ -121,6 +122,9 @@ def _ends_sentence(before: str, match: re.Match[str], words: SentenceWords, *, l
         return True
     if _INITIALS.fullmatch(word) and _bare(following) in before.split()[:-1] and len(_bare(following)) > 1:
         # "Hall A. Hall A has 320 seats.": a letter that names a thing, not an initial.
+        return True
+    if _UNIT.search(before) and _bare(following).lower() in _BEGINNINGS | words.beginnings:
+        # "It runs on 24 V. The rail has 24 V.": a unit, neither an initial nor "versus".
         return True
     return not _LIST_NUMBER.search(before) and _can_be_last(word, match, following, words)
 
