@@ -74,16 +74,13 @@ fast: ## the fast lane: offline, no browser, PostgreSQL, Ray, torch or process
 
 test: test-parallel test-timing ## all tests but the studies; values, stats and metrics must be covered to the last line
 
+# House after house, so that two workers collect that house alone; a failure does not keep the next one from running.
 test-parallel:
-ifneq ($(filter eclose,$(CHOSEN)),)
-	$(PYTEST) $(COUNTED:%=packages/eclose/tests/%) $(COUNTED:%=--cov=eclose.%) \
-		--cov-report=term:skip-covered --cov-fail-under=100
-endif
-	@set -e; for house in $(CHOSEN); do echo "== $$house"; \
-		$(PYTEST) packages/$$house $(COUNTED:%=--ignore=packages/eclose/tests/%) --durations=10; done
-ifeq ($(HOUSE),)
-	$(PYTEST) studies/tests tests --durations=10
-endif
+	@failed=0; run() { echo "== $$*"; $(PYTEST) "$$@" || failed=1; }; \
+	case "$(CHOSEN)" in *eclose\ *|eclose) run $(COUNTED:%=packages/eclose/tests/%) $(COUNTED:%=--cov=eclose.%) \
+		--cov-report=term:skip-covered --cov-fail-under=100;; esac; \
+	for house in $(CHOSEN); do run packages/$$house $(COUNTED:%=--ignore=packages/eclose/tests/%) --durations=10; done; \
+	$(if $(HOUSE),,run studies/tests tests --durations=10;) exit $$failed
 
 test-timing:
 	$(BIN)/python -m pytest -m timing $(TIMED)
