@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eclose import Response, Trace, parse_completion
-from eclose.values.response import MissingAnswerReason, ResponseSource
+from eclose.values.response import MissingAnswerReason, ResponseReading, ResponseSource, is_prose_trace
 
 
 @pytest.mark.parametrize(
@@ -122,3 +122,16 @@ def test_a_response_keeps_its_completion():
 def test_layout_is_the_protocols_only_where_the_completion_has_an_answer_line(completion, expected):
     response = Response(id="r", instance_id="q", trace=Trace.of([]), answer="Ana", completion=completion)
     assert response.in_protocol_layout is expected
+
+
+STEPS = ("Ada Rowe built the bridge.", "She was born in Lund.")
+PROSE = " ".join(STEPS)
+
+
+def test_prose_of_an_earlier_reader_is_found_by_its_last_step():
+    trace = Trace.of(*STEPS)
+    assert is_prose_trace(trace, PROSE, None)
+    assert not is_prose_trace(trace, "Lund", None)
+    assert not is_prose_trace(Trace(()), PROSE, None)
+    assert not is_prose_trace(trace, PROSE, ResponseReading(2, "trace", "named line", "marked"))
+    assert not Response("r", "q", Trace.of("Ada Rowe built it."), "Ada Rowe. She built it.").has_prose_trace

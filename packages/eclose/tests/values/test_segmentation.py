@@ -51,3 +51,7 @@ def test_abbreviations_of_another_language_end_no_sentence():
 
 def test_letter_that_names_a_thing_ends_a_sentence_where_the_thing_is_named_again():
     assert split_sentences("Hall A. Hall A has 320 seats.") == ["Hall A.", "Hall A has 320 seats."]
+
+
+def test_unit_ends_a_sentence_before_a_word_that_begins_one():
+    assert split_sentences("It runs on 24 V. The rail has 24 V.") == ["It runs on 24 V.", "The rail has 24 V."]
