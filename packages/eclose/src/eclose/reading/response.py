@@ -629,13 +629,13 @@ def _combine(
     elif status is ReadingStatus.NO_TRACE:
         trace = "empty" if main.has_place and not hidden else "unknown"
     return Reading(
-        status,
-        trace,
-        steps,
-        main.answer,
-        main.rule,
-        origin,
-        main.located,
+        status=status,
+        trace=trace,
+        steps=steps,
+        answer=main.answer,
+        rule=main.rule,
+        origin=origin,
+        located=main.located,
         left_out=(*left_out, *main.left_out),
         answer_lines=main.answer_lines,
         claims_between=len(between),

@@ -182,13 +182,13 @@ def read_slots(slots: Slots, words: Words, settings: TextSettings) -> TextReadin
         status = ReadingStatus.TRACE if steps else ReadingStatus.NO_TRACE
         others = (*left_out, *inner.left_out)
         return TextReading(
-            status,
-            rule,
-            steps,
-            inner.answer,
-            inner.located,
-            origin or inner.origin,
-            others,
+            status=status,
+            rule=rule,
+            steps=steps,
+            answer=inner.answer,
+            located=inner.located,
+            origin=origin or inner.origin,
+            left_out=others,
             has_place=slots.has_trace and not slots.trace,
         )
     if slots.is_null:
@@ -205,13 +205,13 @@ def read_slots(slots: Slots, words: Words, settings: TextSettings) -> TextReadin
             if steps and not outer.located:
                 outer = replace(outer, steps=(), located=True)
             return TextReading(
-                status,
-                rule,
-                (*steps, *outer.steps),
-                outer.answer,
-                outer.located,
-                origin or outer.origin,
-                (*left_out, *outer.left_out),
+                status=status,
+                rule=rule,
+                steps=(*steps, *outer.steps),
+                answer=outer.answer,
+                located=outer.located,
+                origin=origin or outer.origin,
+                left_out=(*left_out, *outer.left_out),
                 has_place=True,
             )
     return TextReading(
@@ -330,7 +330,15 @@ def _finish_named(
         status = inner.status
     origin = Origin.MARKED if steps else None
     left_out = (*_others(segments), *inner.left_out)
-    return TextReading(status, f"named line {line.marker!r}", steps, inner.answer, inner.located, origin, left_out)
+    return TextReading(
+        status=status,
+        rule=f"named line {line.marker!r}",
+        steps=steps,
+        answer=inner.answer,
+        located=inner.located,
+        origin=origin,
+        left_out=left_out,
+    )
 
 
 def _take_answer(lines: list[str], line: NamedLine, named: list[NamedLine]) -> tuple[str, int]:
