@@ -11,7 +11,7 @@ import pytest
 
 from tests.calls.ledger.postgres import DATABASES, fresh_database
 
-RIG = Path(__file__).parents[4] / "campaigns" / "runner_faults.py"
+RIG = Path(__file__).parents[4] / "studies" / "campaigns" / "runner_faults.py"
 
 pytestmark = pytest.mark.slow
 KILLS = 8

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eclose import Response, Trace, parse_completion
-from eclose.values.response import MissingAnswerReason, ResponseReading, ResponseSource, is_prose_trace
+from eclose.values.response import MissingAnswerReason, ResponseReading, ResponseSource
 
 
 @pytest.mark.parametrize(
@@ -124,14 +124,8 @@ def test_layout_is_the_protocols_only_where_the_completion_has_an_answer_line(co
     assert response.in_protocol_layout is expected
 
 
-STEPS = ("Ada Rowe built the bridge.", "She was born in Lund.")
-PROSE = " ".join(STEPS)
-
-
-def test_prose_of_an_earlier_reader_is_found_by_its_last_step():
-    trace = Trace.of(*STEPS)
-    assert is_prose_trace(trace, PROSE, None)
-    assert not is_prose_trace(trace, "Lund", None)
-    assert not is_prose_trace(Trace(()), PROSE, None)
-    assert not is_prose_trace(trace, PROSE, ResponseReading(2, "trace", "named line", "marked"))
-    assert not Response("r", "q", Trace.of("Ada Rowe built it."), "Ada Rowe. She built it.").has_prose_trace
+@pytest.mark.parametrize(("origin", "expected"), [("prose", True), ("marked", False), (None, False)])
+def test_trace_is_prose_where_the_reader_says_so(origin, expected):
+    reading = ResponseReading(2, "trace", "named line", origin)
+    assert Response("r", "q", Trace.of("Ada left."), "Ada left.", reading=reading).has_prose_trace is expected
+    assert not Response("r", "q", Trace.of("Ada left."), "Ada left.").has_prose_trace

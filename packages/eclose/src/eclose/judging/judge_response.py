@@ -164,10 +164,7 @@ class _Subject:
     @property
     def unsplit(self) -> bool:
         """Whether an answer that no line marks may hold the end of the reasoning, as the last message of an agent."""
-        response = self.response
-        # Earlier versions took every sentence of a reply as a step, and judged closure nevertheless.
-        was_prose = response.reading is None and response.has_prose_trace
-        return response.answer is not None and not response.answer_lines and not was_prose
+        return self.response.answer is not None and not self.response.answer_lines
 
     @property
     def joint_questions(self) -> list[JudgeQuestion]:

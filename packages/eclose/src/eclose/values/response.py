@@ -205,15 +205,6 @@ class ResponseReading:
     left_out: tuple[LeftOut, ...] = ()
 
 
-def is_prose_trace(trace: Trace, answer: str | None, reading: ResponseReading | None) -> bool:
-    """Return whether a trace is made of the sentences of the reply itself."""
-    if reading is not None:
-        return reading.origin == "prose"
-    # Earlier versions stored no reading: the last step was the end of the answer.
-    last = trace.texts[-1] if trace.steps else ""
-    return (len(trace) > 1 or len(last.split()) > 2) and bool(last) and " ".join((answer or "").split()).endswith(last)
-
-
 @dataclass(frozen=True, slots=True)
 class Response:
     """A trace and a submitted answer to one instance.
@@ -239,12 +230,12 @@ class Response:
     span: SpanRef | None = None
     """The span it was read from; apart from ``source``, by which responses are grouped."""
     reading: ResponseReading | None = None
-    """How it was read; None in the protocol's layout, and in files of earlier versions."""
+    """How it was read; None in the protocol's layout."""
 
     @property
     def has_prose_trace(self) -> bool:
         """Whether the trace is made of the sentences of the reply itself."""
-        return is_prose_trace(self.trace, self.answer, self.reading)
+        return self.reading is not None and self.reading.origin == "prose"
 
     @property
     def incomplete(self) -> MissingAnswerReason | None:

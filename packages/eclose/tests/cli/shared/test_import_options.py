@@ -112,7 +112,7 @@ def test_python_and_the_command_line_write_the_same_bytes(cases, server, tmp_pat
     ]
     log = write_lines(tmp_path / "log.jsonl", records)
     paths = {"question": "in.q", "documents": "hits", "answer": "out[0]", "reference": "in.gold"}
-    imported = eclose.ImportSettings(columns=paths, model="m1", dataset="tickets", trace=eclose.TraceMode.PROSE)
+    imported = eclose.ImportSettings(columns=paths, model="m1", dataset="tickets", trace="prose")
     eclose.evaluate(log, judge=server, out=tmp_path / "python", calls=FREE, imported=imported)
     words = ",".join(f"{name}={path}" for name, path in paths.items())
     arguments = ("--map", words, "--trace", "prose", *recipe(tmp_path, model="m1", dataset="tickets"))
