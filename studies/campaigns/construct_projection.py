@@ -34,7 +34,7 @@ from studies.campaigns.judge_http import serving
 from studies.perf.result import print_result
 
 SEED = 20_268
-PRINTED = Path(__file__).parents[2] / "tests" / "fixtures" / "paper" / "tables.csv"
+PRINTED = Path(__file__).parents[2] / "packages/eclose/tests/fixtures/paper" / "tables.csv"
 NAMES = {"2wiki": "2WikiMultiHopQA", "musique": "MuSiQue", "hotpot": "HotpotQA"}
 ENTERING = {
     ConstructionStage.SCREEN: "Processed",

@@ -33,7 +33,7 @@ from studies.perf.tree_cost import packaged_weights
 
 SEQUENCES = {"SFT": 1, "CF-SFT": 3, "RM": 7, "E-Closure": 15}
 BACKBONES = ("Qwen3-8B", "Ministral-3-8B", "Qwen3-32B")
-PRINTED = Path(__file__).parents[2] / "tests" / "fixtures" / "paper" / "tables.csv"
+PRINTED = Path(__file__).parents[2] / "packages/eclose/tests/fixtures/paper" / "tables.csv"
 """The paper's printed tables; its hours are of runs on four GPUs."""
 MIX = {"2wiki": 1_276, "musique": 559, "hotpot": 1_017}
 """Families of each benchmark in the paper's corpus."""

@@ -191,7 +191,9 @@ NAMES = {"SFT": "sft", "CF-SFT": "cf_sft", "RM": "rm", "E-Closure": "e_closure",
 
 
 def test_the_hours_of_the_papers_plan_are_the_printed_ones(paper):
-    with (ROOT / "tests" / "fixtures" / "paper" / "tables.csv").open(encoding="utf-8", newline="") as file:
+    with (ROOT / "packages" / "eclose" / "tests" / "fixtures" / "paper" / "tables.csv").open(
+        encoding="utf-8", newline=""
+    ) as file:
         rows = [row for row in csv.DictReader(file) if row["table"] == "training_cost"]
     printed = {
         (row["column"], NAMES[row["row"]]): float(row["printed"]) for row in rows if not row["column"].endswith("SD")

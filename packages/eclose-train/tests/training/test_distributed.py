@@ -34,7 +34,7 @@ RECIPES = ROOT / "packages" / "eclose-train" / "recipes"
 MAY_DIFFER = ("runtime", "per_second", "tree/", "total_flos", "train_loss")
 """Times, how an update was cut into forwards, and the mean loss since the process began."""
 # This checkout's package, also where another one is installed.
-SOURCES = os.pathsep.join((str(ROOT), str(ROOT / "src")))
+SOURCES = os.pathsep.join(map(str, (ROOT, *sorted(ROOT.glob("packages/*")), *sorted(ROOT.glob("packages/*/src")))))
 QUIET = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "HF_HUB_OFFLINE": "1", "PYTHONPATH": SOURCES}
 PATIENCE = 300
 

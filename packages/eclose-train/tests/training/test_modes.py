@@ -184,7 +184,10 @@ def partitioned(model):
 
 
 def test_partitioned_weights_are_scored_path_by_path_with_a_sentence(tmp_path):
-    with pytest.warns(UserWarning, match=r"path by path.*ZeRO-3.*accelerate launch --config_file recipes/accelerate/"):
+    with pytest.warns(
+        UserWarning,
+        match=r"path by path.*ZeRO-3.*accelerate launch --config_file packages/eclose-train/recipes/accelerate/",
+    ):
         trainer = small_trainer(tmp_path, short_families(1), model=partitioned(small_model()), peft_config=None)
     assert (trainer.choice.strategy, trainer.choice.backend) == (ScoringStrategy.DEDUP, AttentionBackend.SDPA)
     with pytest.raises(SettingError, match=r"strategy = tree: ZeRO-3 split the weights"):
