@@ -41,7 +41,7 @@ def rows():
 
 def names_of_tests():
     found = set()
-    for path in (ROOT / "tests" / "annotation").rglob("test_*.py"):
+    for path in (ROOT / "packages" / "eclose-annotate" / "tests").rglob("test_*.py"):
         found |= {one.name for one in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(one, ast.FunctionDef)}
     return found
 
