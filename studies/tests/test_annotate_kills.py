@@ -18,7 +18,7 @@ from studies.campaigns.annotators.audit import audit
 from studies.campaigns.annotators.retrying_labeller import DIARY, SentForm, SubmissionDiary
 from tests.projects import filled, make_project, next_sheet, who
 
-SCRIPT = Path(__file__).parents[2] / "campaigns" / "annotate_kills.py"
+SCRIPT = Path(__file__).parents[1] / "campaigns" / "annotate_kills.py"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from eclose_annotate.web import pages
 from eclose_annotate.web.serve import _listen
 from studies.campaigns.annotators.server import percentile
 
-SCRIPT = Path(__file__).parents[2] / "perf" / "annotate_load.py"
+SCRIPT = Path(__file__).parents[1] / "perf" / "annotate_load.py"
 
 
 def test_the_value_that_so_many_do_not_exceed():

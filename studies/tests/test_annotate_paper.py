@@ -22,7 +22,7 @@ from studies.campaigns.annotators.labeller import TruthIndex
 from studies.campaigns.annotators.material import make_world
 from studies.campaigns.annotators.paper_rates import MIX, TABLE, fit, fit_annotator, make_ineligible_questions
 
-SCRIPT = Path(__file__).parents[2] / "campaigns" / "annotate_paper.py"
+SCRIPT = Path(__file__).parents[1] / "campaigns" / "annotate_paper.py"
 
 STEPS = (
     StepJudgment(True, True),

@@ -11,7 +11,7 @@ import pytest
 
 from tests.calls.ledger.postgres import fresh_database
 
-SCRIPT = Path(__file__).parents[2] / "campaigns" / "shared_budget.py"
+SCRIPT = Path(__file__).parents[1] / "campaigns" / "shared_budget.py"
 
 
 @pytest.mark.database

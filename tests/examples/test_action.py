@@ -39,9 +39,8 @@ def workspace(tmp_path):
     written(tmp_path / "run", [asked(number=number, closed=number % 3 > 0) for number in range(60)])
     programs = tmp_path / "bin"
     programs.mkdir()
-    source = Path(__file__).parents[2] / "src"
     commands = {
-        "eclose": f'PYTHONPATH={source} exec {sys.executable} -c "from eclose.cli.main import main; main()" "$@"',
+        "eclose": f'exec {sys.executable} -c "from eclose.cli.main import main; main()" "$@"',
         "gh": f'echo "$GH_TOKEN" > {tmp_path}/token; echo "$@" >> {tmp_path}/asked',
     }
     for name, line in commands.items():

@@ -33,7 +33,7 @@ from eclose.report.sections import (
 )
 from eclose.stats.intervals import Estimate, Interval
 from eclose.values.judgment import NO_TRACE_REASON, Criterion
-from eclose.values.response import ResponseSource, Trace
+from eclose.values.response import ResponseReading, ResponseSource, Trace
 from tests.diagnosis.test_diagnose import FAILS, case
 from tests.report.making import MODELS, make_diagnosis
 
@@ -186,7 +186,8 @@ def test_responses_without_a_trace_are_counted_once_with_what_to_change():
 def test_steps_taken_from_the_answer_itself_are_pointed_out():
     prose = case(number=0)
     trace = Trace.of("Ada built it.", "It opened.")
-    response = replace(prose.response, trace=trace, answer="Ada built it. It opened.")
+    reading = ResponseReading(reader=1, status="trace", rule="prose, closing fragment", origin="prose")
+    response = replace(prose.response, trace=trace, answer="Ada built it. It opened.", reading=reading)
     diagnosis = make_diagnosis([replace(prose, response=response), case(number=1)])
     assert (diagnosis.prose_traces, diagnosis.without_trace) == (1, 0)
     sentence = list_report_cautions(diagnosis, ReportContext())[0]
