@@ -65,8 +65,7 @@ PAGES = {
         "Questions, responses, judgments and families. All are immutable, and each has a file format.",
         """Instance Passage Response Trace Step Judgment Verdict FailureClass Family Edge Direction resolve
         parse_completion read_response Reading""",
-        """eclose.reading.recorded.parse_response eclose.reading.recorded.parse_agent_log
-        eclose.values.judgment.StepJudgment eclose.values.judgment.LocalFailure eclose.values.judgment.Ineligibility
+        """eclose.values.judgment.StepJudgment eclose.values.judgment.LocalFailure eclose.values.judgment.Ineligibility
         eclose.values.verdict.SettledVerdict eclose.values.family.View eclose.values.family.ViewKind
         eclose.values.family.EvidenceEdit eclose.values.family.QuestionEdit eclose.values.answers.match_answer
         eclose.values.answers.match_any_answer eclose.values.answers.normalize_answer""",

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from eclose.errors import RecordError
+from eclose.readers import conversion
 from eclose.readers import rag_rows as rag_eval_formats
 from eclose.readers.layouts import RecordLayout
 from eclose.readers.load import scan_instances, scan_recorded_responses
@@ -116,7 +117,7 @@ def test_observations_of_a_log_become_evidence(tmp_path):
         ("", "one"),
         ("Observation 1 of the agent", "Ada built it."),
     ]
-    assert converted.repairs == (recorded.OBSERVATIONS_ADDED_NOTE,)
+    assert converted.repairs == (conversion.OBSERVATIONS_ADDED,)
     assert converted.response.trace.texts == ("Ada.",)
     assert converted.response.instance_id == converted.instance.id
     path = lines(

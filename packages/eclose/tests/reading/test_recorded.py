@@ -10,17 +10,9 @@ from hypothesis import strategies as st
 
 from eclose.errors import RecordError
 from eclose.reading import recorded
-from eclose.reading.recorded import (
-    add_observation_passages,
-    build_response,
-    list_notes,
-    parse_agent_log,
-    parse_response,
-    read_columns,
-)
+from eclose.reading.recorded import build_response, list_notes, read_columns
 from eclose.reading.response import ToolOutput, read_response
-from eclose.values.instance import Instance, Passage
-from eclose.values.response import MissingAnswerReason, ResponseSource, Trace
+from eclose.values.response import MissingAnswerReason, ResponseSource, Trace, is_prose_trace
 
 STEPS = ("Ada Rowe built the bridge.", "She was born in Lund.")
 PROSE = " ".join(STEPS)
@@ -30,6 +22,10 @@ LOG = "Thought: who?\nAction: search[x]\nObservation: Ada built it.\nAnswer: no\
 
 def respond(text):
     return build_response(read_response(text), "q", text)
+
+
+def respond_beside(trace, answer):
+    return build_response(read_columns(answer, trace), "q", trace, answer)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +58,7 @@ def test_first_line_of_the_protocol_counts_and_comes_before_any_other():
 
 def test_answer_below_its_line_is_taken():
     assert respond("One.\n**Final answer:**\n\nLund,\nSweden\n").answer == "Lund,\nSweden"
-    assert parse_response("q", "One.\nFinal answer:\n").incomplete is MissingAnswerReason.EMPTY_ANSWER
+    assert respond("One.\nFinal answer:\n").incomplete is MissingAnswerReason.EMPTY_ANSWER
 
 
 @pytest.mark.parametrize(
@@ -86,7 +82,7 @@ def test_answer_that_is_not_told_apart_is_the_whole_reply_and_that_is_noted(text
     response = respond(text)
     assert (response.trace.texts, response.answer, response.answer_lines) == (STEPS, text, 0)
     assert recorded.ALL_ANSWER_NOTE in list_notes(reading)
-    assert response.has_prose_trace
+    assert is_prose_trace(response.reading)
 
 
 def test_visible_trace_comes_before_thinking():
@@ -126,21 +122,21 @@ def test_log_without_an_answer_has_none():
     ],
 )
 def test_trace_of_its_own_is_read_in_any_shape(trace):
-    response = parse_response("q1", trace, "Lund is it. Yes.")
+    response = respond_beside(trace, "Lund is it. Yes.")
     assert (response.trace.texts, response.answer, response.answer_lines) == (STEPS, "Lund is it. Yes.", 1)
     assert response.completion is None
-    assert response.id.startswith("q1-")
-    assert response.id != parse_response("q1", trace, "Malmö").id
+    assert response.id.startswith("q-")
+    assert response.id != respond_beside(trace, "Malmö").id
 
 
 def test_id_and_source_may_be_given():
-    response = parse_response("q1", PROSE, "Lund", id="r1", source=ResponseSource("m"))
+    response = build_response(read_columns("Lund", PROSE), "q", "Lund", id="r1", source=ResponseSource("m"))
     assert (response.id, response.source) == ("r1", ResponseSource("m"))
 
 
 def test_text_that_holds_trace_and_answer_is_kept():
     text = f"{PROSE}\nAnswer: Lund"
-    response = parse_response("q1", text)
+    response = respond(text)
     assert (response.trace.texts, response.answer, response.completion) == (STEPS, "Lund", text)
 
 
@@ -190,29 +186,6 @@ def test_what_tools_told_an_agent_is_evidence():
     reading = read_columns("Lund", items)
     assert reading.steps == ("It has a builder.",)
     assert [output.value for output in reading.evidence] == ["Ada built it.", "She was born in Lund."]
-    with pytest.raises(
-        RecordError, match=r"2 observations, which are evidence\. Call parse_agent_log with the instance"
-    ):
-        parse_response("q1", items, "Lund")
-
-
-def test_log_comes_back_with_its_instance():
-    instance = Instance("q1", "Who?", (Passage("0", "", "Ada  built it."),))
-    log = [{"observation": "It stands."}, {"observation": "Ada built it."}, "Ada."]
-    complete, response = parse_agent_log(instance, log, "Ada")
-    assert [(passage.id, passage.title, passage.text) for passage in complete.evidence[1:]] == [
-        ("observation-1", "Observation 1 of the agent", "It stands.")
-    ]
-    assert complete.id.startswith("q1-")
-    assert (response.instance_id, response.trace.texts) == (complete.id, ("Ada.",))
-
-
-def test_known_evidence_makes_no_other_instance():
-    instance = Instance("q1", "Who?", (Passage("0", "", "Ada built it."),))
-    assert add_observation_passages(instance, ["Ada\nbuilt it."]) is instance
-    assert add_observation_passages(Instance("", "Who?", ()), ["a", "a "]).evidence == (
-        Passage("observation-1", "Observation 1 of the agent", "a "),
-    )
 
 
 PREAMBLE = "I need the data sheet. Let me search for it."

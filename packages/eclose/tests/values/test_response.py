@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eclose import Response, Trace, parse_completion
-from eclose.values.response import MissingAnswerReason, ResponseReading, ResponseSource
+from eclose.values.response import MissingAnswerReason, ResponseReading, ResponseSource, is_prose_trace
 
 
 @pytest.mark.parametrize(
@@ -126,6 +126,5 @@ def test_layout_is_the_protocols_only_where_the_completion_has_an_answer_line(co
 
 @pytest.mark.parametrize(("origin", "expected"), [("prose", True), ("marked", False), (None, False)])
 def test_trace_is_prose_where_the_reader_says_so(origin, expected):
-    reading = ResponseReading(2, "trace", "named line", origin)
-    assert Response("r", "q", Trace.of("Ada left."), "Ada left.", reading=reading).has_prose_trace is expected
-    assert not Response("r", "q", Trace.of("Ada left."), "Ada left.").has_prose_trace
+    assert is_prose_trace(ResponseReading(reader=2, status="trace", rule="named line", origin=origin)) is expected
+    assert not is_prose_trace(None)

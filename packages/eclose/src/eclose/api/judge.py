@@ -19,11 +19,10 @@ from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FI
 from eclose.files.tables import Rows, ensure_data_file
 from eclose.judging.inputs import find_judge_inputs
 from eclose.judging.run import judge_responses
-from eclose.readers.conversion import add_tool_outputs
+from eclose.readers.conversion import build_case
 from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
 from eclose.readers.rag_rows import convert_tool_record
-from eclose.reading.recorded import build_response
 from eclose.reading.response import read_response
 from eclose.reading.text import ReadingStatus
 from eclose.report.wording import describe_long_passages, describe_missing_traces
@@ -213,11 +212,10 @@ def _read_case(
     if not isinstance(response, str | Mapping | Sequence):
         raise SettingError(f"response: is of type {type(response).__name__}. Give a text, a Response, or messages.")
     given = response if isinstance(response, str | Mapping) else list(response)
-    reading = read_response(given, question.question, imported.reading)
+    reading = read_response(given, question.question, imported)
     if reading.status is ReadingStatus.NOT_A_RESPONSE:
         raise RecordError(f"response: holds no answer and no step ({reading.rule}).")
-    complete = add_tool_outputs(question, reading)
-    return complete, build_response(reading, complete.id, given, id=f"{question.id}-1")
+    return build_case(question, reading, given, id=f"{question.id}-1")
 
 
 def _read_question(fields: Mapping[str, Any]) -> Instance:

@@ -22,7 +22,7 @@ from eclose.stats.arrays import Codes, Flags, Indices
 from eclose.values.answers import contains_token_span, normalize_answer
 from eclose.values.identity import canonical_bytes
 from eclose.values.judgment import EVIDENCE, NO_CLAIM_REASON, Criterion, LocalFailure, missing_reason_kind
-from eclose.values.response import ResponseReading, ResponseSource, Trace
+from eclose.values.response import ResponseReading, ResponseSource, Trace, is_prose_trace
 from eclose.values.three_valued import Label
 
 if TYPE_CHECKING:
@@ -356,7 +356,7 @@ class ResponseColumns:
             matched=matched,
             matched_with_aliases=with_aliases,
             without_steps=not response.trace.steps,
-            prose_trace=response.reading is not None and response.reading.origin == "prose",
+            prose_trace=is_prose_trace(response.reading),
             position=position,
         )
 

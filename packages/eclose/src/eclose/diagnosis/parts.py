@@ -30,7 +30,7 @@ from eclose.files.verify import ProvenanceCheck
 from eclose.readers.judged_run import JudgedCase, JudgedCaseSet
 from eclose.values.instance import Instance
 from eclose.values.judgment import NO_CLAIM_REASON, Criterion, Judgment, LocalFailure, missing_reason_kind
-from eclose.values.response import Response
+from eclose.values.response import Response, is_prose_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -264,7 +264,7 @@ def _describe_labels(case: JudgedCase) -> dict[str, Any]:
         "votes": [{"label": str(name), "votes": list(votes)} for name, votes in judgment.votes.items()],
         "without_trace": not response.trace.steps
         or (no_claim is not None and missing_reason_kind(no_claim) == NO_CLAIM_REASON),
-        "prose_trace": response.has_prose_trace,
+        "prose_trace": is_prose_trace(response.reading),
         "question_hash": hashes.text,
         "passages_hash": hashes.passages,
         "source_hash": hash_source(response.source),

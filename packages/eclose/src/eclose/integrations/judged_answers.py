@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclose.api.judge import ajudge
+from eclose.readers.conversion import build_case
 from eclose.readers.judged_run import JudgedCase
-from eclose.reading.recorded import parse_agent_log
+from eclose.reading.response import read_response
 from eclose.values.identity import content_hash
 from eclose.values.instance import Instance, Passage
 
@@ -32,6 +33,6 @@ async def judge_answer(
     calls: CallSettings | None,
 ) -> JudgedCase:
     """Judge the text of a model; what the log of an agent observed becomes passages."""
-    instance, response = parse_agent_log(instance, answer)
+    instance, response = build_case(instance, read_response(answer, instance.question), answer)
     judgment = await ajudge(instance, response, judge=judge, settings=settings, calls=calls)
     return JudgedCase(instance, response, judgment)

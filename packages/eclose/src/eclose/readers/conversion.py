@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.errors import RecordError
 from eclose.readers.spans.documents import list_tool_documents
-from eclose.reading.recorded import add_observation_passages
+from eclose.reading.recorded import build_response
 from eclose.values.identity import content_hash
 from eclose.values.instance import Instance, Passage
 from eclose.values.response import Response, ResponseSource
@@ -32,6 +32,7 @@ SUPPORT_ABSENT = "supporting fact of an absent passage left out"
 SUPPORT_SHARED = "supporting title shared by several passages"
 SENTENCE_ABSENT = "supporting sentence beyond its passage"
 DOC_ID_REPEATED = "repeated doc_id replaced by position"
+OBSERVATIONS_ADDED = "observations of an agent taken as evidence"
 
 
 ID_COLUMNS = ("id", "query_id", "question_id", "request_id", "custom_id", "trace_id")
@@ -163,15 +164,42 @@ def finish_record_conversion(
     return ConvertedRecord(instance, tuple(dict.fromkeys(repairs)), rejected=rejected)
 
 
+def build_case(
+    instance: Instance,
+    reading: Reading,
+    *texts: object,
+    id: str | None = None,  # noqa: A002
+) -> tuple[Instance, Response]:
+    """Return the question with what tools returned as passages, and the response; texts are those it was read from."""
+    complete = add_tool_outputs(instance, reading)
+    return complete, build_response(reading, complete.id, *texts, id=id)
+
+
 def add_tool_outputs(instance: Instance, reading: Reading) -> Instance:
-    """Return the instance with what tools returned: one passage for each document, else one for all of it."""
-    if not reading.evidence:
-        return instance
-    texts: dict[str, str] = {}
+    """Return the question with what tools returned: one passage for each document, else one for all of it.
+
+    Other evidence makes another question, so a hash of the new passages is appended to the id. Output that repeats a
+    passage is dropped; that of a repeated search becomes one passage.
+    """
+    known = {_collapse_blanks(passage.text) for passage in instance.evidence}
+    new: dict[str, tuple[str, str]] = {}
     for output in reading.evidence:
         for chunk in list_tool_documents(output.value):
-            texts.setdefault(chunk.text.strip(), chunk.title or output.name)
-    return add_observation_passages(instance, list(texts), texts)
+            text = chunk.text.strip()
+            if (collapsed := _collapse_blanks(text)) not in known:
+                new.setdefault(collapsed, (chunk.title or output.name, text))
+    if not new:
+        return instance
+    passages = (
+        Passage(f"observation-{number}", title or f"Observation {number} of the agent", text)
+        for number, (title, text) in enumerate(new.values(), start=1)
+    )
+    digest = content_hash([text for _, text in new.values()]).removeprefix("sha256:")[:8]
+    return replace(instance, id=instance.id and f"{instance.id}-{digest}", evidence=(*instance.evidence, *passages))
+
+
+def _collapse_blanks(text: str) -> str:
+    return " ".join(text.split())
 
 
 def apply_import_settings(converted: ConvertedRecord, settings: ImportSettings) -> ConvertedRecord:

@@ -223,12 +223,10 @@ def _get_record_converter(
     """Return the function that converts a raw record of this layout."""
     if layout is RecordLayout.MAPPED:
         return lambda record: rag_rows.convert_columns(
-            *map_record(record, settings.columns), layout, settings.reading, instance_only=instance_only
+            *map_record(record, settings.columns), layout, settings, instance_only=instance_only
         )
     if layout in rag_rows.TOOL_LAYOUTS:
-        return partial(
-            rag_rows.convert_tool_record, layout=layout, reading=settings.reading, instance_only=instance_only
-        )
+        return partial(rag_rows.convert_tool_record, layout=layout, reading=settings, instance_only=instance_only)
     if layout is RecordLayout.ECLOSE:
         return lambda record: ConvertedRecord(parse_dataclass(Instance, record))
     loader = BENCHMARK_LOADERS[layout]
@@ -321,12 +319,12 @@ def _detect_dialect(path: Path) -> TraceDialect:
 def convert_trace_case(case: TraceCase, settings: ImportSettings) -> ConvertedRecord | None:
     """Return a case as an instance with its response; None where it has no evidence."""
     repairs: list[str] = list(case.notes)
-    reading = recorded.read_columns(case.answer, None, {"messages": list(case.items)}, case.question, settings.reading)
+    reading = recorded.read_columns(case.answer, None, {"messages": list(case.items)}, case.question, settings)
     passages = conversion.drop_blank_passages(conversion.build_passages(case.documents, repairs), None, repairs)
     instance = Instance("", case.question, passages, benchmark=settings.dataset)
     complete = conversion.add_tool_outputs(instance, reading)
     if complete is not instance:
-        repairs.append(recorded.OBSERVATIONS_ADDED_NOTE)
+        repairs.append(conversion.OBSERVATIONS_ADDED)
     if not complete.evidence:
         return None
     converted = conversion.finish_record_conversion(complete, repairs, case.span.store or "trace")

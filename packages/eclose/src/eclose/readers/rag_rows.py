@@ -165,7 +165,7 @@ def convert_columns(
         with_observations = conversion.add_tool_outputs(instance, reading)
         if with_observations is not instance:
             instance = with_observations
-            repairs.append(recorded.OBSERVATIONS_ADDED_NOTE)
+            repairs.append(conversion.OBSERVATIONS_ADDED)
     if columns.documents and not instance.evidence:
         raise RecordError(
             f"{columns.passages[0]}: there are no documents, neither in such a column nor in the output of a tool. "

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from eclose.errors import RecordError
 from eclose.reading.channels import split_text
@@ -24,13 +23,8 @@ from eclose.reading.segments import Role, Words, segment_text
 from eclose.reading.slots import Slots
 from eclose.reading.text import Origin, ReadingStatus, claims_of, read_text, strip_marks
 from eclose.values.identity import content_hash
-from eclose.values.instance import Instance, Passage
 from eclose.values.response import LeftOut, Response, ResponseReading, ResponseSource, Trace, parse_completion
 
-TraceInput: TypeAlias = str | Sequence[str | Mapping[str, object]]
-"""A trace as a text, or as a list of texts or of objects with a text."""
-
-OBSERVATIONS_ADDED_NOTE = "observations of an agent taken as evidence"
 ALL_ANSWER_NOTE = "answer not told apart from its explanation"
 PROSE_TRACE_NOTE = "sentences of the reply taken as its trace"
 HIDDEN_TRACE_NOTE = "thinking taken as the trace of a reply that has none"
@@ -176,125 +170,6 @@ def _segment_item(item: object, number: int, find_words: Any) -> tuple[list[str]
 # Readings to responses.
 
 
-def parse_response(
-    instance_id: str,
-    trace: TraceInput,
-    answer: str | None = None,
-    *,
-    id: str | None = None,  # noqa: A002
-    source: ResponseSource | None = None,
-) -> Response:
-    """Build a response from a trace in any layout and its answer.
-
-    Args:
-        instance_id: Id of the instance that the response answers.
-        trace: The trace as a text, a list of texts, or a list of objects with a text.
-        answer: The submitted answer; None where the trace names it.
-        id: Id of the response; by default derived from the texts, so that several responses to one question differ.
-        source: Origin of the response.
-
-    Returns:
-        The response with one step per line, list item or sentence.
-
-    Raises:
-        RecordError: The trace is the log of an agent with observations, which are evidence and need
-            ``parse_agent_log``; or an item of it has no text.
-
-    Examples:
-        >>> parse_response("q1", "Ada Rowe built the bridge. She was born in Lund.", "Lund").trace.texts
-        ('Ada Rowe built the bridge.', 'She was born in Lund.')
-        >>> parse_response("q1", ["Ada Rowe built the bridge.", "She was born in Lund."], "Lund").answer
-        'Lund'
-        >>> parse_response("q1", "Ada Rowe built the bridge.\\nFinal answer: Lund").answer
-        'Lund'
-    """
-    reading = _read_log(trace, answer)
-    if reading.evidence:
-        raise RecordError(
-            f"trace: is the log of an agent with {len(reading.evidence)} observations, which are evidence. "
-            "Call parse_agent_log with the instance: it returns the instance with the observations added."
-        )
-    return build_response(reading, instance_id, trace, answer, id=id, source=source)
-
-
-def parse_agent_log(
-    instance: Instance,
-    trace: TraceInput,
-    answer: str | None = None,
-    *,
-    id: str | None = None,  # noqa: A002
-    source: ResponseSource | None = None,
-) -> tuple[Instance, Response]:
-    """Build an instance and a response from the log of an agent.
-
-    Args:
-        instance: The question with the evidence that was given from the start.
-        trace: The log as a text, a list of texts, or a list of messages.
-        answer: The submitted answer; None where the log names it.
-        id: Id of the response; by default derived from the texts.
-        source: Origin of the response.
-
-    Returns:
-        The instance with the observations as further passages, and the response to it.
-
-    Raises:
-        RecordError: An item of the log has no text, or is a message of the user.
-
-    Examples:
-        >>> from eclose import Instance
-        >>> log = [{"thought": "I need her file."}, {"observation": "Born in Lund."}, {"thought": "Ada is from Lund."}]
-        >>> instance, response = parse_agent_log(Instance("q1", "Where was Ada born?", ()), log, "Lund")
-        >>> instance.evidence[0].text, response.trace.texts
-        ('Born in Lund.', ('Ada is from Lund.',))
-    """
-    reading = _read_log(trace, answer, instance.question)
-    complete = add_tool_outputs(instance, reading)
-    return complete, build_response(reading, complete.id, trace, answer, id=id, source=source)
-
-
-def _read_log(trace: TraceInput, answer: str | None, question: str = "") -> Reading:
-    if answer is None and isinstance(trace, str):
-        return read_response(trace, question)
-    return read_columns(answer, trace, question=question)
-
-
-def add_tool_outputs(instance: Instance, reading: Reading) -> Instance:
-    """Return the instance with what tools returned, as texts."""
-    texts = [
-        (value.value if isinstance(value.value, str) else json.dumps(value.value, ensure_ascii=False)).strip()
-        for value in reading.evidence
-    ]
-    return add_observation_passages(instance, [text for text in texts if text])
-
-
-def add_observation_passages(
-    instance: Instance, observations: Sequence[str], titles: Mapping[str, str] | None = None
-) -> Instance:
-    """Return the instance with new observations as its last passages, under their titles where they have one.
-
-    Other evidence makes another instance, so a hash of the observations is appended to the id. Observations that repeat
-    a passage are dropped.
-    """
-    if not observations:
-        return instance
-    existing = {_collapse_blanks(passage.text) for passage in instance.evidence}
-    # A repeated search returns the same text; equal texts become one passage.
-    by_text = {_collapse_blanks(text): text for text in observations}
-    new = [text for collapsed, text in by_text.items() if collapsed not in existing]
-    if not new:
-        return instance
-    passages = (
-        Passage(f"observation-{number}", (titles or {}).get(text) or f"Observation {number} of the agent", text)
-        for number, text in enumerate(new, start=1)
-    )
-    digest = content_hash(new).removeprefix("sha256:")[:8]
-    return replace(instance, id=instance.id and f"{instance.id}-{digest}", evidence=(*instance.evidence, *passages))
-
-
-def _collapse_blanks(text: str) -> str:
-    return " ".join(text.split())
-
-
 def build_response(
     reading: Reading,
     instance_id: str,
@@ -362,6 +237,3 @@ def list_notes(reading: Reading) -> tuple[str, ...]:
     if not reading.located:
         notes.append(ALL_ANSWER_NOTE)
     return tuple(dict.fromkeys(notes))
-
-
-__all__ = ["add_observation_passages", "build_response", "parse_agent_log", "parse_response", "read_columns"]

@@ -71,6 +71,8 @@ class ReadSettings:
             object.__setattr__(self, "trace", TraceMode(self.trace))
         except ValueError as error:
             raise SettingError(f"trace: {self.trace!r} is none of {', '.join(TraceMode)}.") from error
+        object.__setattr__(self, "answer_markers", tuple(self.answer_markers))
+        object.__setattr__(self, "trace_markers", tuple(self.trace_markers))
         find_language(self.language)
 
     @property

@@ -205,6 +205,11 @@ class ResponseReading:
     left_out: tuple[LeftOut, ...] = ()
 
 
+def is_prose_trace(reading: ResponseReading | None) -> bool:
+    """Return whether a trace is made of the sentences of the reply itself."""
+    return reading is not None and reading.origin == "prose"
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """A trace and a submitted answer to one instance.
@@ -231,11 +236,6 @@ class Response:
     """The span it was read from; apart from ``source``, by which responses are grouped."""
     reading: ResponseReading | None = None
     """How it was read; None in the protocol's layout."""
-
-    @property
-    def has_prose_trace(self) -> bool:
-        """Whether the trace is made of the sentences of the reply itself."""
-        return self.reading is not None and self.reading.origin == "prose"
 
     @property
     def incomplete(self) -> MissingAnswerReason | None:
