@@ -24,7 +24,6 @@ from eclose_world.language.phrases import (
     verbalize_phrase,
 )
 from eclose_world.language.relations import (
-    BY_NAME,
     COMPOUND_PHRASES,
     DEED_VERBS,
     NEAR_RELATIONS,
@@ -166,11 +165,6 @@ def test_people_are_told_from_everything_else():
     assert not any(map(names.is_person_name, ("Tomas", "not determined", "Tomas Rell or Petra Lind", "")))
     assert names.is_female_name("Petra Lind")
     assert not names.is_female_name("Tomas Rell")
-
-
-def test_relations_are_found_by_their_names():
-    assert len(BY_NAME) == len(RELATIONS)
-    assert all(BY_NAME[str(relation)] is relation for relation in RELATIONS)
 
 
 @pytest.mark.parametrize("pronoun", ["he", "She", "it"])

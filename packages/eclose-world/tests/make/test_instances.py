@@ -23,7 +23,7 @@ from eclose_world.language.passages import parse_passage_facts, write_entity_pas
 from eclose_world.language.questions import LookupQuestion, parse_question
 from eclose_world.language.scene_facts import QuestionScene
 from eclose_world.make import instances
-from eclose_world.make.instances import change_item_id, find_benchmark_profile, make_world_item, make_world_items
+from eclose_world.make.instances import find_benchmark_profile, make_world_item, make_world_items
 from eclose_world.make.shapes import (
     BENCHMARK_PROFILES,
     QuestionPlan,
@@ -190,12 +190,6 @@ def test_giving_up_is_loud(monkeypatch):
     monkeypatch.setattr(instances, "_try_scene", lambda *_: None)
     with pytest.raises(AssertionError, match="no usable scene in 50 attempts for 2wiki 1 2"):
         make_world_item("2wiki", 1, 2)
-
-
-def test_renaming_changes_the_id_alone(items):
-    other = change_item_id(items[0], "x")
-    assert other.instance.id == "x"
-    assert other.instance.question == items[0].instance.question
 
 
 @pytest.mark.slow

@@ -353,8 +353,6 @@ ROLE_NOUNS: dict[Relation, str] = {
 }
 """Nouns for a person's part in a work, for comparisons of works by their people."""
 
-BY_NAME = {relation.name: relation for relation in RELATIONS}
-
 COMPOUND_PHRASES: dict[str, tuple[Relation, Relation]] = {
     "the paternal grandfather of {x}": (FATHER, FATHER),
     "the paternal grandmother of {x}": (FATHER, MOTHER),

@@ -7,7 +7,7 @@ question reads back, every passage reads back, and exactly one answer follows.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -185,8 +185,3 @@ def _aliases(target: Target, value: str, written: str, entities: Sequence[WorldE
             aliases |= {entity.name: None, entity.alias: None}
     aliases.pop(written, None)
     return tuple(aliases)
-
-
-def change_item_id(item: WorldItem, name: str) -> WorldItem:
-    """Return the item under another id."""
-    return replace(item, instance=replace(item.instance, id=name))
