@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eclose.cli import data_read
 from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
@@ -360,3 +361,6 @@ def _check_to_json(file: Path, check: QuestionFileCheck) -> dict[str, object]:
         "problems": [{"where": problem.record, "problem": problem.problem} for problem in check.problems],
         "stopped": str(check.stopped) if check.stopped else None,
     }
+
+
+app.command()(data_read.read)

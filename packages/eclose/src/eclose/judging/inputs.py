@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.errors import SettingError, UserError
-from eclose.files.json_reader import read_json_objects, require_regular_file
+from eclose.files.json_reader import require_regular_file
 from eclose.files.outcome_counts import RecordCounts
 from eclose.files.run_folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.files.step import PipelineStep
 from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
-from eclose.readers.load import resolve_file_layout, scan_instances, scan_recorded_responses
+from eclose.readers.load import holds_responses, resolve_file_layout, scan_instances, scan_recorded_responses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,24 +67,12 @@ def find_judge_inputs(
         return _require_files(JudgeInputFiles(instances or path / INSTANCES_FILE, path / RESPONSES_FILE))
     require_regular_file(path)
     # A mapping says what is where, whatever the keys of the records.
-    if settings.columns or not _holds_responses(path):
+    if settings.columns or not holds_responses(path):
         return _split_file(path, out, resolve_file_layout(path, layout, settings), settings, force, scratch)
     _refuse_settings(path, settings)
     if instances is None:
         raise SettingError(f"{path}: the questions of these responses are missing. Name their file with --instances.")
     return _require_files(JudgeInputFiles(instances, path))
-
-
-def _holds_responses(path: Path) -> bool:
-    """Return whether the first readable record has the fields of a response."""
-    # By the fields of a record and not by the name of the file: another tool's file may be called responses.jsonl as
-    # well.
-    try:
-        first = next((raw.value for raw in read_json_objects(path) if raw.value is not None), {})
-    except UserError:
-        # Not a file of records; finding its layout says so, or reads it in another way.
-        return False
-    return {"instance_id", "trace"} <= first.keys()
 
 
 def _refuse_settings(path: Path, settings: ImportSettings) -> None:

@@ -112,13 +112,25 @@ def scan_recorded_responses(
             yield _check_value(path, repaired, record.value.response, response_ids)
 
 
+def holds_responses(path: Path) -> bool:
+    """Return whether the first readable record has the fields of a response."""
+    # By the fields of a record and not by the name of the file: another tool's file may be called responses.jsonl as
+    # well.
+    try:
+        first = next((raw.value for raw in read_json_objects(path) if raw.value is not None), {})
+    except UserError:
+        # Not a file of records; finding its layout says so, or reads it in another way.
+        return False
+    return {"instance_id", "trace"} <= first.keys()
+
+
 def detect_file_layout(path: Path) -> RecordLayout:
     """Return the layout of a file by its first readable record."""
     if (dialect := detect_pretty_trace(path)) is not None:
         return RecordLayout(dialect.value)
     empty = True
     # Unreadable records at the start of a file do not decide its layout.
-    for raw in _read_records(path, ImportSettings()):
+    for raw in read_raw_records(path, ImportSettings()):
         empty = False
         if raw.value is None:
             continue
@@ -186,7 +198,7 @@ def check_question_file(records: Iterable[ReadRecord[Instance]], *, limit: int) 
     return QuestionFileCheck(counter.counts(), tuple(problems), stopped)
 
 
-def _read_records(path: Path, settings: ImportSettings) -> Iterator[RawRecord]:
+def read_raw_records(path: Path, settings: ImportSettings) -> Iterator[RawRecord]:
     """Yield the records of a file; those of a wrapper in a single line, as ``json.dump`` writes it, as well."""
     records = read_json_objects(path)
     if (first := next(records, None)) is None:
@@ -249,7 +261,7 @@ def _scan(
         yield from scan_trace_cases(path, settings, dialect)
         return
     convert = _get_record_converter(layout, aliases, settings, instance_only=instance_only)
-    for raw in _read_records(path, settings):
+    for raw in read_raw_records(path, settings):
         if raw.value is None:
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
             continue
