@@ -119,6 +119,7 @@ VISIBLE_SLOTS: Mapping[JudgeQuestion, frozenset[InjectionSlot]] = {
         {InjectionSlot.QUESTION, InjectionSlot.TITLE, InjectionSlot.PASSAGE, InjectionSlot.STEP}
     ),
     JudgeQuestion.ALIGNMENT: frozenset({InjectionSlot.QUESTION, InjectionSlot.STEP}),
+    JudgeQuestion.ALIGNMENT_LOCATING: frozenset({InjectionSlot.QUESTION, InjectionSlot.STEP}),
     JudgeQuestion.CLOSURE: frozenset({InjectionSlot.QUESTION, InjectionSlot.STEP, InjectionSlot.ANSWER}),
     JudgeQuestion.COMPLETENESS: frozenset({InjectionSlot.QUESTION, InjectionSlot.STEP, InjectionSlot.REFERENCE}),
     JudgeQuestion.CORRECTNESS: frozenset({InjectionSlot.QUESTION, InjectionSlot.ANSWER, InjectionSlot.REFERENCE}),
@@ -202,6 +203,7 @@ def disclose_case_to_judges(instance: Instance, response: Response) -> dict[Judg
             whole.question, whole.evidence, whole.steps[:-1], whole.steps[-1:]
         ),
         JudgeQuestion.ALIGNMENT: disclosure.disclose_for_alignment(instance, response),
+        JudgeQuestion.ALIGNMENT_LOCATING: disclosure.disclose_for_locating(instance, response),
         JudgeQuestion.CLOSURE: disclosure.disclose_for_closure(instance, response),
         JudgeQuestion.COMPLETENESS: disclosure.disclose_for_completeness(instance, response),
         JudgeQuestion.CORRECTNESS: disclosure.disclose_for_correctness(instance, response),

@@ -18,7 +18,9 @@ from eclose.errors import SettingError
 from eclose.files.jsonl import encode_json_line, read_records, write_records
 from eclose.judging.judge_response import build_judge_requests, judge_response
 from eclose.judging.settings import JudgeSettings
-from eclose.prompts.judge_questions import JOINT_JUDGE_QUESTIONS, JudgeQuestion
+from eclose.prompts.judge_questions import EXTENDED_QUESTIONS, JOINT_JUDGE_QUESTIONS, JudgeQuestion
+from eclose.reading.recorded import build_response
+from eclose.reading.response import read_response
 from eclose.values.identity import content_hash
 from eclose.values.instance import Instance, Passage
 from eclose.values.judgment import (
@@ -27,6 +29,7 @@ from eclose.values.judgment import (
     NO_REFERENCE_REASON,
     NO_TRACE_REASON,
     REFERENCE_FREE_REASON,
+    UNSPLIT_ANSWER_REASON,
     Criterion,
     Judgment,
     missing_reason_kind,
@@ -211,9 +214,9 @@ def test_settings_that_cannot_work_are_refused():
 
 
 def test_a_run_is_known_by_all_that_decides_what_is_asked():
-    assert JudgeSettings().identity["guidelines"].keys() == {*JOINT_JUDGE_QUESTIONS, JudgeQuestion.SOUNDNESS_WINDOW}
+    assert JudgeSettings().identity["guidelines"].keys() == {*JOINT_JUDGE_QUESTIONS, *EXTENDED_QUESTIONS}
     joint = JudgeSettings(joint=True).identity["guidelines"].keys()
-    assert joint == {*JOINT_JUDGE_QUESTIONS, JudgeQuestion.SOUNDNESS_WINDOW, JudgeQuestion.JOINT}
+    assert joint == {*JOINT_JUDGE_QUESTIONS, *EXTENDED_QUESTIONS, JudgeQuestion.JOINT}
     changes = ({}, {"effort": "low"}, {"repeat": 3}, {"joint": True}, {"step_window": 7})
     identities = [JudgeSettings(**change).identity for change in changes]
     assert all(identity != other for number, identity in enumerate(identities) for other in identities[:number])
@@ -383,3 +386,55 @@ def test_windows_without_a_usable_reply_leave_soundness_open(tmp_path):
         == "refusal: step 1: the model refused to answer: cannot read step 1."
     )
     assert all(step.substantive for step in judged.steps[1:])
+
+
+# Replies in prose, whose answer the judge locates.
+
+PROSE = "The film is by Ana Ruiz. Ana Ruiz was born in Arica. It is a port in the north."
+UNLOCATED = build_response(read_response(PROSE), "i", PROSE)
+SOUND_STEPS = [{"steps": {str(number): STEP for number in (1, 2, 3)}}]
+
+
+def locating(*numbers):
+    """Script a judge that takes these steps for the answer, one an attempt."""
+    replies = [{"reason": "", "answer_step": number, "pursued": "", "aligned": True} for number in numbers]
+    return Script(ALIGNMENT_LOCATING=replies, SOUNDNESS=SOUND_STEPS)
+
+
+def test_judge_locates_the_answer_of_prose_and_is_then_asked_for_closure_of_the_others():
+    script = locating(2)
+    judgment = judged(script, response=UNLOCATED)
+    assert (judgment.answer_step, judgment.closed, judgment.complete) == (2, True, False)
+    assert (judgment.unjudged, len(judgment.steps)) == ({}, 3)
+    (closure,) = (request for request in script.asked if request.schema.name == JudgeQuestion.CLOSURE)
+    material = json.loads(closure.messages[-1]["content"])
+    assert material["answer"] == "Ana Ruiz was born in Arica."
+    assert [step["text"] for step in material["steps"]] == ["The film is by Ana Ruiz.", "It is a port in the north."]
+    asked = [request.schema.name for request in script.asked]
+    assert sorted(asked) == sorted(
+        request.schema.name for request in build_judge_requests(INSTANCE, UNLOCATED, JudgeSettings(), 2)
+    )
+
+
+def test_prose_without_a_located_answer_keeps_its_reason():
+    for judgment in (
+        judged(locating(None), response=UNLOCATED),
+        judged(Script(SOUNDNESS=SOUND_STEPS), response=UNLOCATED, locate=False),
+    ):
+        assert judgment.answer_step is None
+        assert judgment.unjudged == dict.fromkeys("CK", UNSPLIT_ANSWER_REASON)
+
+
+def test_step_that_a_reply_does_not_have_is_asked_for_again():
+    assert judged(locating(9, 3), response=UNLOCATED).answer_step == 3
+    judgment = judged(locating(9, 0), response=UNLOCATED)
+    assert judgment.answer_step is None
+    assert kinds(judgment)[Criterion.ALIGNMENT] == "no such step"
+
+
+def test_response_with_a_located_answer_is_asked_as_before():
+    assert not [
+        request.schema.name
+        for request in build_judge_requests(INSTANCE, RESPONSE, JudgeSettings())
+        if request.schema.name == JudgeQuestion.ALIGNMENT_LOCATING
+    ]

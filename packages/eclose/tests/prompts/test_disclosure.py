@@ -39,6 +39,7 @@ ALLOWED = {
         {"QUESTION", "TITLE", "EVIDENCE", "STEP"},
     ),
     JudgeQuestion.ALIGNMENT: (disclosure.disclose_for_alignment(INSTANCE, RESPONSE), {"QUESTION", "STEP"}),
+    JudgeQuestion.ALIGNMENT_LOCATING: (disclosure.disclose_for_locating(INSTANCE, RESPONSE), {"QUESTION", "STEP"}),
     JudgeQuestion.CLOSURE: (disclosure.disclose_for_closure(INSTANCE, RESPONSE), {"QUESTION", "STEP", "ANSWER"}),
     JudgeQuestion.COMPLETENESS: (
         disclosure.disclose_for_completeness(INSTANCE, RESPONSE),

@@ -152,6 +152,12 @@ def _alignment(material: disclosure.AlignmentMaterial) -> JudgedFields | str:
     return {"reason": "", "pursued": "", "aligned": judgment.aligned}
 
 
+def _locating(material: disclosure.LocatingMaterial) -> JudgedFields | str:
+    # The sentences of this world do not tell an answer from a claim.
+    reply = _alignment(material)
+    return reply if isinstance(reply, str) else {"answer_step": None, **reply}
+
+
 def _closure(material: disclosure.ClosureMaterial) -> JudgedFields | str:
     judgment = _judge(material)
     if judgment.closed is None:
@@ -198,6 +204,7 @@ _HANDLERS: Mapping[JudgeQuestion, Callable[[Any], JudgedFields | str]] = {
     JudgeQuestion.SOUNDNESS: _soundness,
     JudgeQuestion.SOUNDNESS_WINDOW: _soundness,
     JudgeQuestion.ALIGNMENT: _alignment,
+    JudgeQuestion.ALIGNMENT_LOCATING: _locating,
     JudgeQuestion.CLOSURE: _closure,
     JudgeQuestion.COMPLETENESS: _completeness,
     JudgeQuestion.CORRECTNESS: _correctness,

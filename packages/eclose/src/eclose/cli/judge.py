@@ -81,6 +81,7 @@ def judge(
         ),
     ] = False,
     joint: Annotated[bool, recipe_key()] = False,
+    locate: Annotated[bool, recipe_key()] = True,
     repeat: Annotated[
         int, typer.Option(min=1, help="How often to judge each response; the majority decides, and flips are counted.")
     ] = 1,
@@ -144,6 +145,7 @@ def judge(
     settings = JudgeSettings(
         reference_free=reference_free,
         joint=joint,
+        locate=locate,
         repeat=repeat,
         effort=effort,
         attempts=attempts,

@@ -19,6 +19,7 @@ from eclose.prompts.judge_questions import (
     JOINT_JUDGE_QUESTIONS,
     JudgeQuestion,
     build_judge_prompt,
+    check_answer_step,
     parse_step_judgments,
 )
 from eclose.prompts.structured import InconsistentReplyError
@@ -35,7 +36,7 @@ from eclose.values.judgment import (
     Judgment,
     StepJudgment,
 )
-from eclose.values.response import Response
+from eclose.values.response import Response, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -71,6 +72,7 @@ def take_majority_labels(judgments: Sequence[Judgment]) -> Judgment:
         reasons={name: winner.reasons[name] for name, winner in decided.items() if name in winner.reasons},
         pursued=None if aligned is None else aligned.pursued,
         established=None if closed is None else closed.established,
+        answer_step=None if closed is None else closed.answer_step,
         evidence_sufficient=_label(evidence, EVIDENCE),
         missing_evidence=None if evidence is None else evidence.missing_evidence,
         evidence_unjudged=_explain_missing(judgments, EVIDENCE) if evidence is None else None,
@@ -105,16 +107,24 @@ async def judge_response(
     subject = _Subject(instance, response, settings)
     # A replica is part of the key of a call: every repetition is drawn anew and not read from the cache.
     repetitions = await _gather(*(subject.ask(model, replica + number) for number in range(settings.repeat)))
-    judgment = take_majority_labels([_build_judgment(subject, model.name, answers) for answers in repetitions])
+    judgment = take_majority_labels([_build_judgment(asked, model.name, answers) for asked, answers in repetitions])
     return judgment if response.in_protocol_layout else judgment.withhold_hollow_trace()
 
 
-def build_judge_requests(instance: Instance, response: Response, settings: JudgeSettings) -> Iterator[Request]:
-    """Yield every request about a response, supposing that the first attempt of each succeeds."""
+def build_judge_requests(
+    instance: Instance, response: Response, settings: JudgeSettings, answer_step: int | None = None
+) -> Iterator[Request]:
+    """Yield every request about a response, supposing that the first attempt of each succeeds.
+
+    Where the judge locates the answer, it is supposed to be ``answer_step``, or else the last step.
+    """
     subject = _Subject(instance, response, settings)
     joint, separate = subject.joint_questions, subject.separate_questions
     prompts = [build_judge_prompt(subject.material, joint)] if joint else []
     prompts += [build_judge_prompt(material) for question in separate for material in subject.disclose(question)]
+    if subject.locating:
+        split = subject.split_at(answer_step or len(response.trace.steps))
+        prompts += [build_judge_prompt(material) for name in split.opened for material in split.disclose(name)]
     for replica in range(settings.repeat):
         yield from (build_structured_request(prompt, settings.decoding, replica) for prompt in prompts)
 
@@ -126,6 +136,27 @@ class _Subject:
     instance: Instance
     response: Response
     settings: JudgeSettings
+    whole: _Subject | None = None
+    """The response as it was read, where the judge has located its answer."""
+
+    @property
+    def locating(self) -> bool:
+        """Whether the judge is asked which step is the answer."""
+        reading, steps = self.response.reading, self.response.trace.steps
+        is_asked = self.settings.locate and not self.settings.joint
+        return is_asked and len(steps) > 1 and reading is not None and not reading.located
+
+    def split_at(self, number: int) -> _Subject:
+        """Return the response with one of its steps, counted from one, as its answer."""
+        texts = list(self.response.trace.texts)
+        answer = texts.pop(number - 1)
+        response = replace(self.response, trace=Trace.of(*texts), answer=answer, answer_lines=1, reading=None)
+        return replace(self, response=response, whole=self)
+
+    @property
+    def opened(self) -> list[JudgeQuestion]:
+        """Questions that can be asked only since the answer was located."""
+        return [] if self.whole is None else [name for name in self.questions if name not in self.whole.questions]
 
     @property
     def material(self) -> disclosure.JointJudgeMaterial:
@@ -186,20 +217,27 @@ class _Subject:
             return (disclosure.disclose_for_sufficiency(self.instance),)
         if question is JudgeQuestion.SOUNDNESS:
             return disclosure.disclose_soundness_windows(self.instance, self.response, self.settings.step_window)
+        if question is JudgeQuestion.ALIGNMENT and self.locating:
+            return (disclosure.disclose_for_locating(self.instance, self.response),)
         material = _DISCLOSURES[question](self.instance, self.response)
         # ``questions`` excludes every question whose material would be None.
         assert material is not None
         return (material,)
 
-    async def ask(self, model: ChatModel, replica: int) -> dict[JudgeQuestion, StructuredAnswer]:
-        """Ask all questions once; return the answers in the order of the questions."""
+    async def ask(self, model: ChatModel, replica: int) -> tuple[_Subject, dict[JudgeQuestion, StructuredAnswer]]:
+        """Ask all questions once; return what they were asked about, and the answers by question."""
         joint, separate = self.joint_questions, self.separate_questions
         joint_answers, *answers = await _gather(
             self._ask_jointly(joint, model, replica),
             *(self._ask_question(question, model, replica) for question in separate),
         )
         by_question = joint_answers | dict(zip(separate, answers, strict=True))
-        return {question: by_question[question] for question in self.questions}
+        number = _find_answer_step(by_question)
+        if number is None:
+            return self, by_question
+        split = self.split_at(number)
+        answers = await _gather(*(split._ask_question(question, model, replica) for question in split.opened))
+        return split, by_question | dict(zip(split.opened, answers, strict=True))
 
     async def _ask_jointly(
         self, questions: Sequence[JudgeQuestion], model: ChatModel, replica: int
@@ -237,6 +275,15 @@ class _Subject:
     ) -> StructuredAnswer:
         decoding, attempts = self.settings.decoding, self.settings.attempts
         return await ask_structured(model, prompt, parse, decoding=decoding, attempts=attempts, replica=replica)
+
+
+def _find_answer_step(answers: Mapping[JudgeQuestion, StructuredAnswer]) -> int | None:
+    """Return the step that the judge took for the answer; None where it was not asked, or found none."""
+    alignment = answers.get(JudgeQuestion.ALIGNMENT)
+    if alignment is None or alignment.reason is not None:
+        return None
+    number: int | None = alignment.value.get("answer_step")
+    return number
 
 
 def _merge_windows(
@@ -286,6 +333,8 @@ def _parse_part(
 
 
 def _parse_reply(question: JudgeQuestion, material: disclosure.JudgeMaterial, reply: Mapping[str, Any]) -> Any:
+    if isinstance(material, disclosure.LocatingMaterial):
+        return check_answer_step(material, reply)
     if question is not JudgeQuestion.SOUNDNESS:
         return reply
     assert isinstance(
@@ -341,6 +390,7 @@ def _build_judgment(subject: _Subject, judge_name: str, answers: Mapping[JudgeQu
         reasons={criterion: reason for criterion, reason in reasons.items() if reason},
         pursued=value(JudgeQuestion.ALIGNMENT, "pursued") or None,
         established=value(JudgeQuestion.CLOSURE, "established") or None,
+        answer_step=_find_answer_step(answers),
         evidence_sufficient=value(JudgeQuestion.SUFFICIENCY, "sufficient"),
         missing_evidence=value(JudgeQuestion.SUFFICIENCY, "missing"),
         evidence_unjudged=None if sufficiency.reason is None else _format_reason(sufficiency),

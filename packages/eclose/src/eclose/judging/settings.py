@@ -7,7 +7,12 @@ from typing import Any
 
 from eclose.calls.model import Decoding
 from eclose.errors import SettingError
-from eclose.prompts.judge_questions import JOINT_JUDGE_QUESTIONS, JudgeQuestion, judge_guideline_hash
+from eclose.prompts.judge_questions import (
+    EXTENDED_QUESTIONS,
+    JOINT_JUDGE_QUESTIONS,
+    JudgeQuestion,
+    judge_guideline_hash,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,8 @@ class JudgeSettings:
     """Whether one call asks all questions: cheaper, but the judge sees material that a question should not rest on."""
     repeat: int = 1
     """Number of times that every question is asked; the majority gives the label."""
+    locate: bool = True
+    """Whether the judge says which sentence is the answer of a reply that does not mark it; not with ``joint``."""
     effort: str | None = None
     """Reasoning effort of the judge in the provider's words, such as low, medium or high."""
     attempts: int = 2
@@ -50,7 +57,7 @@ class JudgeSettings:
         # The joint guideline adds to the others and does not replace them: its prompt contains their texts.
         questions = (
             *JOINT_JUDGE_QUESTIONS,
-            JudgeQuestion.SOUNDNESS_WINDOW,
+            *EXTENDED_QUESTIONS,
             *([JudgeQuestion.JOINT] if self.joint else []),
         )
         return asdict(self) | {"guidelines": {str(question): judge_guideline_hash(question) for question in questions}}

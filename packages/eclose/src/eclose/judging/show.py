@@ -167,12 +167,12 @@ def show_judgment(run: Path | str, response_id: str, *, ledger: Path | str | Non
     if instance is None:
         raise UserError(f"{folder}: response {response_id} answers question {response.instance_id}, which is missing.")
     judgment = _find_judgment(folder, response_id)
-    prompts = _list_prompts(folder, instance, response)
+    prompts = _list_prompts(folder, instance, response, judgment)
     where = folder / RUN_LEDGER_FILE if ledger is None else ledger
     # Judgments of the world or of another tool have no ledger beside them.
     recorded = ledger is not None or (folder / RUN_LEDGER_FILE).exists()
     if recorded:
-        requests = [] if judgment is None else _list_requests(folder, instance, response)
+        requests = [] if judgment is None else _list_requests(folder, instance, response, judgment)
         stored = _find_calls(where, "" if judgment is None else judgment.judge, requests)
         calls = sorted(_describe_calls(stored, prompts), key=_position)
     else:
@@ -203,14 +203,15 @@ def _messages_of(messages: Iterable[Any]) -> _Messages:
     return tuple((str(message.get("role")), str(message.get("content"))) for message in messages)
 
 
-def _list_prompts(run: Path, instance: Instance, response: Response) -> dict[_Messages, str]:
+def _list_prompts(run: Path, instance: Instance, response: Response, judgment: Judgment | None) -> dict[_Messages, str]:
     """Return every prompt about the response with the name of its question, for all ways to ask."""
+    answer_step = None if judgment is None else judgment.answer_step
     prompts: dict[_Messages, str] = {}
     window = int(_read_settings(run).get("step_window", JudgeSettings().step_window))
     # Calls are found by their prompt: a reply that another response asked for first names that one alone.
     for joint, reference_free in product((False, True), repeat=2):
         settings = JudgeSettings(joint=joint, reference_free=reference_free, step_window=window)
-        for request in build_judge_requests(instance, response, settings):
+        for request in build_judge_requests(instance, response, settings, answer_step):
             assert request.schema is not None
             prompts.setdefault(_messages_of(request.messages), str(request.schema.name))
     return prompts
@@ -222,14 +223,14 @@ def _read_settings(run: Path) -> Mapping[str, Any]:
     return {} if manifest is None else manifest.settings
 
 
-def _list_requests(run: Path, instance: Instance, response: Response) -> list[Request]:
+def _list_requests(run: Path, instance: Instance, response: Response, judgment: Judgment) -> list[Request]:
     """Return every request that judging the response may have sent; none where the judge's settings are unknown."""
     stored = _read_settings(run)
     names = {field.name for field in fields(JudgeSettings)}
     if not names <= stored.keys():
         return []
     settings = JudgeSettings(**{name: stored[name] for name in names})
-    requests = build_judge_requests(instance, response, settings)
+    requests = build_judge_requests(instance, response, settings, judgment.answer_step)
     return [replace(request, attempt=attempt) for request in requests for attempt in range(settings.attempts)]
 
 

@@ -32,7 +32,7 @@ from eclose.metrics.judge_against_people import (
 )
 from eclose.metrics.repeats import JudgeComparison, TwoJudgesCase, compare_judges
 from eclose.metrics.summary import UNKNOWN_GROUP
-from eclose.prompts.judge_questions import CRITERION_QUESTIONS, JudgeQuestion
+from eclose.prompts.judge_questions import CRITERION_QUESTIONS, EXTENDED_QUESTIONS, JudgeQuestion
 from eclose.readers.judged_run import check_judged_inputs
 from eclose.stats.arrays import Floats, Indices, number_distinct_labels
 from eclose.stats.rate_correction import (
@@ -254,7 +254,7 @@ def _select_decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
     # The joint guideline counts where it was used: it changes how all criteria are asked.
     decisive = [
         question
-        for question in (*CRITERION_QUESTIONS.values(), JudgeQuestion.SOUNDNESS_WINDOW, JudgeQuestion.JOINT)
+        for question in (*CRITERION_QUESTIONS.values(), *EXTENDED_QUESTIONS, JudgeQuestion.JOINT)
         if question in guidelines
     ]
     return {**settings, "guidelines": {str(question): guidelines[question] for question in decisive}}

@@ -57,6 +57,11 @@ class AlignmentMaterial:
 
 
 @dataclass(frozen=True, slots=True)
+class LocatingMaterial(AlignmentMaterial):
+    """Question and all sentences of a reply (q, r) in which nothing marks the answer, for the judge to find it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClosureMaterial:
     """Question, trace and submitted answer (q, r, a): no evidence, no reference."""
 
@@ -114,6 +119,7 @@ JudgeMaterial: TypeAlias = (
     | SoundnessMaterial
     | SoundnessWindowMaterial
     | AlignmentMaterial
+    | LocatingMaterial
     | ClosureMaterial
     | CompletenessMaterial
     | CorrectnessMaterial
@@ -160,6 +166,11 @@ def disclose_soundness_windows(
 def disclose_for_alignment(instance: Instance, response: Response) -> AlignmentMaterial:
     """Return the material for judging whether the trace pursues the question."""
     return AlignmentMaterial(instance.question, disclose_steps(response.trace))
+
+
+def disclose_for_locating(instance: Instance, response: Response) -> LocatingMaterial:
+    """Return the material for judging alignment and finding the answer among the sentences of a reply."""
+    return LocatingMaterial(instance.question, disclose_steps(response.trace))
 
 
 def disclose_for_closure(instance: Instance, response: Response) -> ClosureMaterial | None:

@@ -32,7 +32,13 @@ from eclose.values.judgment import Criterion, Ineligibility, LocalFailure, StepJ
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eclose.prompts.disclosure import JointJudgeMaterial, JudgeMaterial, SoundnessMaterial, SoundnessWindowMaterial
+    from eclose.prompts.disclosure import (
+        JointJudgeMaterial,
+        JudgeMaterial,
+        LocatingMaterial,
+        SoundnessMaterial,
+        SoundnessWindowMaterial,
+    )
 
     StepMaterial: TypeAlias = SoundnessMaterial | SoundnessWindowMaterial | JointJudgeMaterial
 
@@ -45,6 +51,8 @@ class JudgeQuestion(StrEnum):
     SOUNDNESS_WINDOW = "judge_soundness_window"
     """Soundness of some later steps of a long trace."""
     ALIGNMENT = "judge_alignment"
+    ALIGNMENT_LOCATING = "judge_alignment_locating"
+    """Alignment, and which sentence of an unmarked reply is its answer."""
     CLOSURE = "judge_closure"
     COMPLETENESS = "judge_completeness"
     CORRECTNESS = "judge_correctness"
@@ -77,6 +85,9 @@ _SCHEMAS: Mapping[JudgeQuestion, Mapping[str, Any]] = {
         answer=nullable_schema(TEXT_SCHEMA),
     ),
     JudgeQuestion.ALIGNMENT: object_schema(reason=TEXT_SCHEMA, pursued=TEXT_SCHEMA, aligned=BOOLEAN_SCHEMA),
+    JudgeQuestion.ALIGNMENT_LOCATING: object_schema(
+        reason=TEXT_SCHEMA, answer_step=nullable_schema(INTEGER_SCHEMA), pursued=TEXT_SCHEMA, aligned=BOOLEAN_SCHEMA
+    ),
     JudgeQuestion.CLOSURE: object_schema(
         reason=TEXT_SCHEMA, established=nullable_schema(TEXT_SCHEMA), closed=BOOLEAN_SCHEMA
     ),
@@ -94,6 +105,7 @@ _QUESTION_OF: Mapping[type[Any], JudgeQuestion] = {
     disclosure.SoundnessMaterial: JudgeQuestion.SOUNDNESS,
     disclosure.SoundnessWindowMaterial: JudgeQuestion.SOUNDNESS_WINDOW,
     disclosure.AlignmentMaterial: JudgeQuestion.ALIGNMENT,
+    disclosure.LocatingMaterial: JudgeQuestion.ALIGNMENT_LOCATING,
     disclosure.ClosureMaterial: JudgeQuestion.CLOSURE,
     disclosure.CompletenessMaterial: JudgeQuestion.COMPLETENESS,
     disclosure.CorrectnessMaterial: JudgeQuestion.CORRECTNESS,
@@ -110,6 +122,11 @@ CRITERION_QUESTIONS = {
 """The question that decides each criterion."""
 JOINT_JUDGE_QUESTIONS = (JudgeQuestion.SUFFICIENCY, *CRITERION_QUESTIONS.values())
 """The questions of a joint judge in the order of its reply: those that use the reference come last."""
+EXTENDED_QUESTIONS = {
+    JudgeQuestion.SOUNDNESS_WINDOW: JudgeQuestion.SOUNDNESS,
+    JudgeQuestion.ALIGNMENT_LOCATING: JudgeQuestion.ALIGNMENT,
+}
+"""Questions that are asked in place of another in some calls, with a text before its guideline."""
 JUDGE_MATERIAL_TYPES: Mapping[JudgeQuestion, type[Any]] = {question: kind for kind, question in _QUESTION_OF.items()}
 
 
@@ -149,8 +166,8 @@ def _question_schema(question: JudgeQuestion, steps: tuple[str, ...]) -> dict[st
 
 def _guideline(question: JudgeQuestion, parts: Sequence[JudgeQuestion]) -> str:
     text = load_prompt_text(f"{question}.md")
-    if question is JudgeQuestion.SOUNDNESS_WINDOW:
-        return text.render(guideline=_guideline(JudgeQuestion.SOUNDNESS, ()))
+    if question in EXTENDED_QUESTIONS:
+        return text.render(guideline=_guideline(EXTENDED_QUESTIONS[question], ()))
     if question is not JudgeQuestion.JOINT:
         return text.text_for(GuidelineReader.MODELS).rstrip("\n")
     guidelines = (f"Guideline for `{part.part}`:\n\n{_guideline(part, ())}" for part in parts)
@@ -162,11 +179,9 @@ def judge_guideline_hash(question: JudgeQuestion) -> str:
     """Return the hash of frame and guidelines as models see them: everything in the prompt but the material."""
     # Passages addressed to people are left out, so that editing those does not invalidate judgments of models.
     # A joint prompt is hashed with all guidelines, whichever of them a call uses.
-    contained = {
-        JudgeQuestion.JOINT: JOINT_JUDGE_QUESTIONS,
-        JudgeQuestion.SOUNDNESS_WINDOW: (JudgeQuestion.SOUNDNESS,),
-    }
-    names = ("judge_frame", question, *contained.get(question, ()))
+    extended = (EXTENDED_QUESTIONS[question],) if question in EXTENDED_QUESTIONS else ()
+    contained = JOINT_JUDGE_QUESTIONS if question is JudgeQuestion.JOINT else extended
+    names = ("judge_frame", question, *contained)
     return content_hash([load_prompt_text(f"{name}.md").text_for(GuidelineReader.MODELS) for name in names])
 
 
@@ -175,6 +190,14 @@ def cut_material_to_question(material: JointJudgeMaterial, question: JudgeQuesti
     kind = JUDGE_MATERIAL_TYPES[question]
     restricted: JudgeMaterial = kind(**{field.name: getattr(material, field.name) for field in fields(kind)})
     return restricted
+
+
+def check_answer_step(material: LocatingMaterial, reply: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the reply; raise InconsistentReplyError where it names a step that the material does not have."""
+    step, ids = reply["answer_step"], [step.id for step in material.steps]
+    if step is not None and step not in ids:
+        raise InconsistentReplyError("no such step", f"the steps are {ids}, the answer is said to be step {step}.")
+    return reply
 
 
 def parse_step_judgments(material: StepMaterial, reply: Mapping[str, Any]) -> tuple[StepJudgment, ...]:

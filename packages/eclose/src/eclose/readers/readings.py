@@ -52,11 +52,6 @@ class RuleReadings:
         """The rule, with the origin of the trace where that says more."""
         return self.rule if self.origin in (None, "marked", "prose") else f"{self.origin}, {self.rule}"
 
-    @property
-    def located(self) -> bool:
-        """Whether the answer is told apart from the rest."""
-        return not self.rule.endswith("not located")
-
 
 @dataclass(frozen=True, slots=True)
 class ReadingSummary:
@@ -84,7 +79,7 @@ class ReadingSummary:
         """What to look at before a judge is paid, a sentence each."""
         traces = sum(row.responses for row in self.rules if row.status is ReadingStatus.TRACE)
         emptied = sum(row.emptied for row in self.rules)
-        unlocated = sum(row.responses for row in self.rules if not row.located)
+        unlocated = sum(row.responses for row in self.rules if row.example.reading and not row.example.reading.located)
         marked = sum(row.responses for row in self.rules if row.rule.startswith((PROTOCOL_RULE, "named line")))
         prose = sum(row.responses for row in self.rules if row.origin == "prose")
         cautions = []

@@ -178,6 +178,9 @@ class Judgment:
     """Question that the trace answers, in the judge's words."""
     established: str | None = None
     """Answer that the trace establishes, in the judge's words."""
+    answer_step: int | None = None
+    """Number of the step that the judge took for the answer of a reply that does not mark it; closure and completeness
+    are then about the others."""
     evidence_sufficient: Label = None
     """Whether the passages settle the question, independently of the response."""
     missing_evidence: str | None = None

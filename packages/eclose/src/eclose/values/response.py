@@ -204,6 +204,11 @@ class ResponseReading:
     """Where the trace comes from: ``marked``, ``structured``, ``agent``, ``prose`` or ``hidden``; None without one."""
     left_out: tuple[LeftOut, ...] = ()
 
+    @property
+    def located(self) -> bool:
+        """Whether the answer is told apart from the rest of the reply."""
+        return not self.rule.endswith("not located")
+
 
 def is_prose_trace(reading: ResponseReading | None) -> bool:
     """Return whether a trace is made of the sentences of the reply itself."""
