@@ -34,6 +34,23 @@ class SplitText:
     ends_open: bool = False
 
 
+_TURN = re.compile(
+    r"(?:<\|start_header_id\|>|<\|im_start\|>|<\|start_of_role\|>|<start_of_turn>)(?:assistant|model)"
+    r"(?:<\|end_header_id\|>|<\|end_of_role\|>|(?=\s))|\[/INST\]|<\|assistant\|>"
+)
+_TURN_END = re.compile(r"<\|(?:eot_id|im_end|end_of_text|endoftext|eom_id)\|>|<end_of_turn>|</s>")
+
+
+def take_completion(text: str) -> str:
+    """Return what a model wrote in a text that still holds the chat template around it.
+
+    >>> take_completion("<s>[INST] Where? [/INST] In Lund.</s>")
+    'In Lund.'
+    """
+    turns = list(_TURN.finditer(text))
+    return _TURN_END.split(text[turns[-1].end() :], maxsplit=1)[0].strip() if turns else text
+
+
 def holds_results(text: str) -> bool:
     """Return whether a text may hold what tools returned: a log of an agent, or channels."""
     return "<|channel|>" in text or bool(_observation().search(text))

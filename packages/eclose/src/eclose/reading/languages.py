@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import unicodedata
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,9 @@ _SURE = 1.0
 
 def _alternatives(texts: Iterable[str]) -> str:
     return "|".join(texts) or "(?!)"
+
+
+_SENTENCE_KEYS = ("before_name", "before_number", "beginnings", "after_ordinal")
 
 
 class Language:
@@ -56,8 +60,9 @@ class Language:
     @cached_property
     def sentence_words(self) -> SentenceWords:
         """Abbreviations inside sentences, and words that begin them."""
-        words = [frozenset(self.table.get(key, ())) for key in ("before_name", "before_number", "beginnings")]
-        return SentenceWords(words[0], words[1], words[2] | self.common)
+        words = [frozenset(self.table.get(key, ())) for key in _SENTENCE_KEYS]
+        before_name, before_number, beginnings, after_ordinal = words
+        return SentenceWords(before_name, before_number, beginnings | self.common, after_ordinal)
 
     @cached_property
     def because(self) -> re.Pattern[str]:
@@ -251,7 +256,11 @@ def collect_labels() -> dict[str, str]:
 
 def key_name(key: object) -> str:
     """Return the form in which keys and tags of slots are compared."""
-    return re.sub(r"[\s-]+", "_", str(key).strip().casefold())
+    text = str(key).strip().casefold()
+    if not text.isascii():
+        # "étapes" and "etapes" are one key.
+        text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return re.sub(r"[\s-]+", "_", text)
 
 
 @cache

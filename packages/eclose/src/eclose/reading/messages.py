@@ -144,7 +144,9 @@ def find_role(item: Mapping[str, Any]) -> str:
     if item.get("type") in ("TextMessage", "ThoughtEvent", "MultiModalMessage") and "source" in item:
         return "user" if str(item["source"]).lower() in ("user", "user_proxy") else "assistant"
     for key in shapes.ROLE_KEYS:
-        name = str(item.get(key) or "").lower().rpartition(".")[2]
+        value = item.get(key)
+        value = value.get("label", value.get("Label")) if isinstance(value, Mapping) else value
+        name = str(value or "").lower().rpartition(".")[2]
         if name in shapes.ROLES:
             return name
     return ""
@@ -152,7 +154,12 @@ def find_role(item: Mapping[str, Any]) -> str:
 
 def _kind_of(item: Mapping[str, Any]) -> str:
     kind = next(
-        (item[key] for key in ("type", "part_kind", "block_type", "kind") if isinstance(item.get(key), str)), ""
+        (
+            item[key]
+            for key in ("type", "part_kind", "block_type", "kind", "$type", "message_type")
+            if isinstance(item.get(key), str)
+        ),
+        "",
     )
     return str(kind).lower()
 
@@ -336,8 +343,8 @@ def _read_request(item: Mapping[str, Any], role: str, where: str, number: int) -
             if kind in shapes.RESULT_TYPES or any(key in part for key in shapes.RESULT_KEYS):
                 results += _read_part(part, where, number)
             elif kind in ("user-prompt", "system-prompt") or kind in shapes.TEXT_TYPES or not kind:
-                text = next((part[key] for key in ("text", "content") if isinstance(part.get(key), str)), None)
-                texts += [text] if text and kind != "system-prompt" else []
+                found = next((text for key in ("text", "content") if (text := _take_text(part.get(key)))), None)
+                texts += [found] if found and kind != "system-prompt" else []
         elif part is not None:
             raise RecordError(f"{where}.content: should be a text")
     if results:
@@ -347,6 +354,12 @@ def _read_request(item: Mapping[str, Any], role: str, where: str, number: int) -
         yield Part(PartKind.USER, text, message=number)
     elif text:
         yield Part(PartKind.SYSTEM, text, message=number)
+
+
+def _take_text(value: Any) -> str | None:
+    """Return a text, which some APIs wrap as ``{"value": text}``; None for anything else."""
+    value = value.get("value") if isinstance(value, Mapping) else value
+    return value if isinstance(value, str) else None
 
 
 def _read_tool_message(item: Mapping[str, Any], number: int) -> Iterator[Part]:
@@ -419,7 +432,9 @@ def _read_call(call: Any, number: int) -> Part:
         ),
         fields,
     )
-    name = next((inner[key] for key in ("name", "tool_name", "toolName") if isinstance(inner.get(key), str)), "")
+    name = next(
+        (inner[key] for key in ("name", "tool_name", "toolName", "functionName") if isinstance(inner.get(key), str)), ""
+    )
     arguments = next(
         (inner[key] for key in ("arguments", "args", "input", "parameters") if inner.get(key) is not None), None
     )
@@ -485,7 +500,7 @@ def _read_part(part: Mapping[str, Any], where: str, number: int) -> Iterator[Par
     elif kind in shapes.SILENT_TYPES or {"inlineData", "fileData", "executableCode"} & part.keys():
         return
     else:
-        plain = next((part[key] for key in shapes.TEXT_KEYS if isinstance(part.get(key), str)), None)
+        plain = next((own for key in shapes.TEXT_KEYS if (own := _take_text(part.get(key))) is not None), None)
         if plain is None or (kind and kind not in shapes.TEXT_TYPES):
             keys = ", ".join(repr(key) for key in sorted(map(str, part))[:20]) or "none"
             raise RecordError(

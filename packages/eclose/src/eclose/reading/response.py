@@ -17,7 +17,7 @@ from typing import Any
 
 from eclose.errors import RecordError, SettingError
 from eclose.reading import shapes
-from eclose.reading.channels import SplitText, split_text
+from eclose.reading.channels import SplitText, split_text, take_completion
 from eclose.reading.languages import AUTO, find_language
 from eclose.reading.messages import Part, PartKind, find_role, join_texts, nest_attributes, read_parts, unwrap_message
 from eclose.reading.segments import SENTENCE_END, Role, Segment, segment_claims, segment_text
@@ -32,6 +32,7 @@ from eclose.reading.text import (
     read_text,
     strip_signal,
 )
+from eclose.reading.unknown import find_reply, lower_keys
 from eclose.values.identity import content_hash
 
 READER = 2
@@ -242,8 +243,9 @@ class Gathered:
 
 def gather(response: object) -> Gathered:
     """Return the parts of a response in any container."""
+    response = lower_keys(response)
     if isinstance(response, str):
-        return Gathered([Part(PartKind.SAID, response)])
+        return Gathered([Part(PartKind.SAID, take_completion(response))])
     if isinstance(response, Mapping):
         return _gather_object(response)
     if isinstance(response, Sequence):
@@ -323,8 +325,15 @@ def _gather_object(value: Mapping[str, Any]) -> Gathered:
     )
     if text is not None:
         return _with_question(Gathered([Part(PartKind.SAID, text)]), value)
+    return _with_question(_gather_unknown(value), value)
+
+
+def _gather_unknown(value: Mapping[str, Any]) -> Gathered:
+    """Return the parts of an object without a text where it is known to be."""
     if any(key in value for key in (*_REPLY_KEYS, *_QUESTION_KEYS)):
-        return _with_question(Gathered(), value)
+        return Gathered()
+    if (reply := find_reply(value)) is not None:
+        return gather(reply)
     keys = ", ".join(repr(key) for key in sorted(map(str, value))[:20]) or "none"
     raise RecordError(
         f"response: is an object that is no known reply. Keys seen: {keys}. Write its text, or a message with a "
@@ -537,14 +546,19 @@ def _is_delta(first: str, second: str) -> bool:
 
 
 def _find_submission(parts: list[Part]) -> Slots | None:
-    """Return the slots of the last call of a tool that submits the answer."""
+    """Return the slots of the last call of a tool that submits the answer, or whose arguments are trace and answer."""
+    if parts and parts[-1].kind is PartKind.CALL and isinstance(parts[-1].value, Mapping):
+        last = find_object(parts[-1].value, "output tool")
+        if last is not None and last.has_answer and last.trace:
+            return last
     for part in reversed(parts):
         if part.kind is PartKind.CALL and part.name.lower() in shapes.SUBMITTING:
             if isinstance(part.value, Mapping):
                 slots = find_object(part.value, "output tool")
-                if slots is None and len(part.value) == 1:
-                    value = next(iter(part.value.values()))
-                    slots = Slots("output tool", str(value), has_answer=True) if value is not None else None
+                texts = [text for text in part.value.values() if isinstance(text, str)]
+                values = texts if len(texts) == 1 else list(part.value.values())
+                if slots is None and len(values) == 1 and values[0] is not None:
+                    slots = Slots("output tool", str(values[0]), has_answer=True)
                 return slots
             if isinstance(part.value, str) and part.value.strip():
                 return Slots("output tool", part.value.strip(), has_answer=True)

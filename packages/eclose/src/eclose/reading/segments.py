@@ -224,7 +224,7 @@ def _segment_lines(lines: Sequence[str], words: Words) -> Iterator[Segment]:
     while number < len(lines):
         line = re.sub(r"^(?:\s*>)+ ?", "", lines[number])
         block = _find_block(lines, number, line)
-        is_source = bool(_source_line().match(line) or _FOOTNOTE.match(line))
+        is_source = bool(_source_line().match(line) or _FOOTNOTE.match(line) or _is_farewell(lines, number))
         is_boundary = block is not None or is_source or not line.strip() or marker.match(line) or in_sources
         if paragraph and (is_boundary or not _continues(paragraph[-1], line)):
             yield from _segment_paragraph(" ".join(paragraph), words, start)
@@ -237,7 +237,7 @@ def _segment_lines(lines: Sequence[str], words: Words) -> Iterator[Segment]:
         if is_source or (in_sources and line.strip()):
             yield Segment(line.strip(), Role.LAYOUT, line=number)
             match = _source_line().match(line)
-            in_sources = in_sources or bool(match and not match["rest"])
+            in_sources = in_sources or bool(match and not match["rest"]) or _is_farewell(lines, number)
         elif marker.match(line):
             end, item = _join_item(lines, number, line)
             yield from _segment_item(item, _is_label(lines, number, end, item), words, number)
@@ -277,13 +277,32 @@ def _find_block(lines: Sequence[str], number: int, line: str) -> _Block | None:
         following = lines[number + 1] if number + 1 < len(lines) else ""
         is_layout = bool(_TABLE_RULE.match(line) or _TABLE_RULE.match(following))
         return _Block((Segment(line.strip(), Role.LAYOUT if is_layout else Role.CLAIM, is_item=True),), number + 1)
-    if _RULE.match(line):
+    if _RULE.match(line) or _letter_line("salutations").fullmatch(line) or _letter_line("subjects").fullmatch(line):
         return _Block((Segment(line.strip(), Role.LAYOUT),), number + 1)
     match = _HEADING.match(line)
     if match is not None and not SENTENCE_END.search(match["hash"] or match["bold"] or ""):
         text = (match["hash"] or match["bold"] or "").strip(" *_:：")
         return _Block((Segment(text, Role.LAYOUT, is_heading=True),), number + 1)
     return None
+
+
+_LONGEST_FAREWELL = 5
+"""Lines of a farewell with the names behind it."""
+
+
+@cache
+def _letter_line(kind: str) -> re.Pattern[str]:
+    """Return a line that opens or ends a letter: "Dear Ms Rowe,", "Kind regards,", "Subject: Your order"."""
+    ending = {"salutations": r"\b[^.!?:]{0,40}[,!]", "farewells": r"[,.!]?", "subjects": r"\s*:\s.*"}[kind]
+    return re.compile(rf"\s*(?:{'|'.join(collect_texts(kind))}){ending}\s*", re.IGNORECASE)
+
+
+def _is_farewell(lines: Sequence[str], number: int) -> bool:
+    """Return whether a letter ends at a line: a farewell, with names behind it."""
+    if not number or not _letter_line("farewells").fullmatch(lines[number]):
+        return False
+    # The letter that is answered may be quoted below.
+    return sum(bool(line.strip()) and not line.startswith(">") for line in lines[number:]) <= _LONGEST_FAREWELL
 
 
 def _continues(before: str, line: str) -> bool:

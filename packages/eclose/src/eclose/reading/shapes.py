@@ -47,6 +47,9 @@ CONTAINERS = (
     Container("agent steps", ("steps.0.model_output",), ("steps",), ("output", "final_answer")),
     Container("generation", ("text", "finishReason"), ("steps",), ("text",), ("finishReason",)),
     Container("generation", ("text", "finish_reason"), ("steps",), ("text",), ("finish_reason",)),
+    Container("generation", ("generated_text",), (), ("generated_text",), ("details.finish_reason",)),
+    Container("executor", ("agent_thoughts",), ("agent_thoughts",), ("answer",)),
+    Container("harness", ("resps", "doc"), (), ("resps.0.0",)),
     Container("crew", ("tasks_output", "raw"), (), ("raw",)),
     Container("spans", ("gen_ai.output.messages",), ("gen_ai.input.messages", "gen_ai.output.messages")),
     Container("spans", ("gen_ai.input.messages",), ("gen_ai.input.messages",)),
@@ -98,13 +101,13 @@ ROLE_KEYS = ("role", "type", "kind", "_type", "part_kind", "message_type", "auth
 TEXT_TYPES = _words(
     """
     text input_text output_text message_text chunk answer string markdown textpart output_text_delta
-    summary_text
+    summary_text textcontent output_audio
     """
 )
 HIDDEN_TYPES = _words(
     """
     thinking reasoning redacted_thinking thought thoughts analysis reasoning_text reasoning_content
-    reasoning_item reasoningcontent thinkchunk summary chain_of_thought reasoning-delta reasoningtext
+    reasoning_message reasoning_item reasoningcontent thinkchunk summary chain_of_thought reasoning-delta reasoningtext
     """
 )
 HIDDEN_KEYS = (
@@ -123,7 +126,7 @@ CALL_TYPES = _words(
     tool_use tool_call function_call server_tool_use tool-call toolcall functioncall tool_calls call
     dynamic-tool toolcallrequestevent tool_call_item handoff_call_item mcp_approval_request mcp_list_tools
     executable_code executablecode computer_call local_shell_call custom_tool_call mcp_call action agentaction
-    tool_call_request
+    tool_call_request functioncallcontent tool_call_message tool.execution
     """
 )
 RESULT_TYPES = _words(
@@ -131,14 +134,14 @@ RESULT_TYPES = _words(
     tool_result tool_call_response function_call_output tool-return tool-result tool_output
     tool_call_output_item toolresult functionresponse code_execution_result web_search_tool_result
     mcp_tool_result tool_response custom_tool_call_output retry-prompt toolcallresponse tool_call_result
-    computer_call_output
+    computer_call_output functionresultcontent tool_return_message
     """
 )
 SILENT_TYPES = _words(
     """
     step-start step-finish source source-url source-document file image image_url input_image audio video
     document citation thinking_signature signature start-step finish-step data usage mcp_list_tools_item
-    handoff_output_item memoryqueryevent usermemory builtin-tool-call
+    tool_reference handoff_output_item memoryqueryevent usermemory builtin-tool-call
     """
 )
 STREAM_TYPES = _words(
@@ -160,10 +163,10 @@ RESULT_KEYS = (
     "toolResults",
     "tool_results",
 )
-RESULT_VALUES = ("results", "output", "outputs", "result", "response", "content", "text", "outcome")
+RESULT_VALUES = ("tool_return", "results", "output", "outputs", "result", "response", "content", "text", "outcome")
 ERROR_KEYS = ("isError", "is_error", "error", "isErrorResult")
-TEXT_KEYS = ("text", "content", "value", "output_text", "refusal", "delta", "parts", "blocks")
-CONTENT_KEYS = ("content", "parts", "blocks", "_content", "contents", "text", "refusal", "data")
+TEXT_KEYS = ("text", "content", "value", "output_text", "refusal", "delta", "parts", "blocks", "transcript")
+CONTENT_KEYS = ("content", "parts", "blocks", "items", "_content", "contents", "text", "refusal", "data")
 WRAPPERS = ("message", "delta", "raw_item", "item", "chunk", "kwargs", "model_response", "content")
 """Keys of an object that only wraps a message."""
 
@@ -171,7 +174,7 @@ SUBMITTING = _words(
     """
     final_result final_answer finalanswer final_response submit submit_answer submit_final_answer submit_result
     finish answer respond response structured_output structuredoutput return_answer provide_answer give_answer
-    final_output return_final_answer output done attempt_completion report_answer set_answer
+    send_message final_output return_final_answer output done attempt_completion report_answer set_answer
     """
 )
 """Tools whose call is the answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -110,6 +111,46 @@ _NO_TEXTS = _words(
 )
 _JSON_FENCE = re.compile(r"```(?:json5?|JSON)?[ \t]*\n?(?P<body>\s*\{.*?\})\s*```", re.DOTALL)
 _OPEN_FENCE = re.compile(r"```(?:json5?|JSON)?\s*(?P<body>\{.*)$", re.DOTALL)
+
+
+def find_slots(text: str) -> Slots | None:
+    """Return the slots of a text: JSON, tags, the printed record of a program, or YAML."""
+    return find_json(text) or find_tags(text) or _find_record(text) or _find_yaml(text)
+
+
+_RECORD = re.compile(r"[A-Za-z_]\w*\(\s*[A-Za-z_]\w*\s*=.*\)", re.DOTALL)
+
+
+def _find_record(text: str) -> Slots | None:
+    """Return the slots of a record as Python prints it, such as ``Prediction(reasoning='...', answer='...')``."""
+    if not _RECORD.fullmatch(text.strip()):
+        return None
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        fields = {field.arg: ast.literal_eval(field.value) for field in getattr(call, "keywords", ()) if field.arg}
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return find_object(fields, "record")
+
+
+_YAML_FENCE = re.compile(r"```ya?ml\s*\n(?P<body>.*?)(?:```|$)", re.DOTALL | re.IGNORECASE)
+_YAML_KEY = re.compile(r"^(?P<key>[^\W\d]\w*):(?:\s|$)", re.MULTILINE)
+
+
+def _find_yaml(text: str) -> Slots | None:
+    """Return the slots of a YAML mapping with a trace and an answer, which is the text or stands in a fence."""
+    fence = _YAML_FENCE.search(text)
+    body = fence["body"] if fence else text
+    keys = {key_name(match["key"]) for match in _YAML_KEY.finditer(body)}
+    if not (keys & collect_keys("answer_keys") and keys & collect_keys("trace_keys")):
+        return None
+    import yaml  # noqa: PLC0415 - few texts are YAML
+
+    try:
+        value = yaml.safe_load(body)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+    return find_object(value, "YAML key") if isinstance(value, dict) else None
 
 
 def find_json(text: str) -> Slots | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,9 +17,8 @@ from eclose.reading.slots import (
     Slots,
     clean_box,
     find_boxes,
-    find_json,
     find_named_lines,
-    find_tags,
+    find_slots,
     inline_markers,
 )
 from eclose.values.response import parse_completion
@@ -107,6 +107,24 @@ _STOP_TEXTS = re.compile(
 _SIGNAL = re.compile(r"(?:(?<!\S)[*_`]{0,3}TERMINATE[*_`.]{0,4}|<\|(?:return|end|im_end|eot_id|endoftext)\|>|</s>)$")
 
 
+_MARKUP = re.compile(r"\s*<(?:p|div|ul|ol|h[1-6]|br|span|strong|em|b|table)\b[^>]*>", re.IGNORECASE)
+_BLOCK_END = re.compile(r"</(?:p|li|div|tr|h[1-6]|ul|ol)>|<br\s*/?>", re.IGNORECASE)
+_ANY_TAG = re.compile(r"</?[a-z][a-z0-9]*\b[^<>]*>", re.IGNORECASE)
+
+
+def strip_markup(text: str) -> str:
+    """Return a text in HTML as lines; any other text as it is.
+
+    >>> strip_markup("<p>It is <b>red</b>.</p><ul><li>It was sold.</li></ul>")
+    'It is red.\\n- It was sold.'
+    """
+    if not _MARKUP.match(text):
+        return text
+    lines = _BLOCK_END.sub("\n", re.sub(r"<li\b[^>]*>", "- ", text, flags=re.IGNORECASE))
+    plain = html.unescape(_ANY_TAG.sub("", lines))
+    return re.sub(r"\n{2,}", "\n", plain).strip()
+
+
 def strip_signal(text: str) -> str:
     """Return a text without the signal that ends a conversation, such as TERMINATE."""
     text = text.rstrip()
@@ -117,7 +135,7 @@ def strip_signal(text: str) -> str:
 
 def read_text(text: str, settings: TextSettings) -> TextReading:
     """Read a text that holds an answer, and perhaps the claims for it."""
-    text = strip_signal(text).strip()
+    text = strip_markup(strip_signal(text).strip())
     if not text:
         return TextReading(ReadingStatus.INCOMPLETE, "empty")
     if _PAGE.match(text) or _NO_REPLIES.fullmatch(text) or _is_error_object(text):
@@ -125,7 +143,7 @@ def read_text(text: str, settings: TextSettings) -> TextReading:
     if _STOP_TEXTS.fullmatch(text):
         return TextReading(ReadingStatus.INCOMPLETE, "stop text of the framework")
     words = settings.find_words(text)
-    slots = find_json(text) or find_tags(text)
+    slots = find_slots(text)
     if slots is not None:
         return read_slots(slots, words, settings)
     return _read_marked(text, words, settings) or _read_boxed(text, words) or _read_prose(text, words, settings)

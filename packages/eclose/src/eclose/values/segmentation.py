@@ -76,6 +76,8 @@ class SentenceWords(NamedTuple):
     """Abbreviations before a number only."""
     beginnings: frozenset[str] = frozenset()
     """Words that start sentences but hardly ever names."""
+    after_ordinal: frozenset[str] = frozenset()
+    """Capitalised words behind an ordinal number, such as the months in "am 12. März"."""
 
 
 _ENGLISH = SentenceWords()
@@ -132,6 +134,8 @@ def _ends_sentence(before: str, match: re.Match[str], words: SentenceWords, *, l
 def _can_be_last(word: str, match: re.Match[str], following: str, words: SentenceWords) -> bool:
     """Return whether a word with a full stop ends a sentence, rather than being an abbreviation inside it."""
     plain = word.lower()
+    if word.isdigit() and _bare(following).lower() in words.after_ordinal:
+        return False
     if plain in _BEFORE_A_NAME or plain in words.before_name:
         return False
     if (plain in _BEFORE_A_NUMBER or plain in words.before_number) and _NUMERAL.match(following):
