@@ -23,6 +23,7 @@ from eclose.readers.conversion import build_case
 from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
 from eclose.readers.rag_rows import convert_tool_record
+from eclose.readers.readings import ReadingSummary, summarize_readings
 from eclose.reading.response import read_response
 from eclose.reading.text import ReadingStatus
 from eclose.report.wording import describe_long_passages, describe_missing_traces
@@ -99,7 +100,8 @@ async def evaluate(
         path = ensure_data_file(data, folder, force=force)
         questions = None if questions is None else Path(questions)
         sources = find_judge_inputs(path, folder, questions, layout, imported, force=force)
-        for sentence in describe_judge_inputs(sources):
+        readings = summarize_responses(sources)
+        for sentence in (*readings.cautions, *describe_judge_inputs(sources, readings)):
             warnings.warn(sentence, stacklevel=2)
         model = resolve(judge, base_url, keyless=options is not None and options.replay)
         await judge_responses(sources, model, folder, settings, add_budget(calls, budget), options, only=only)
@@ -112,15 +114,19 @@ aevaluate = coroutine_of(evaluate)
 """Coroutine of ``evaluate``."""
 
 
-def describe_judge_inputs(sources: JudgeInputFiles) -> tuple[str, ...]:
+def summarize_responses(sources: JudgeInputFiles) -> ReadingSummary:
+    """Return how the responses that are to be judged were read."""
+    records = scan_records(sources.responses, Response)
+    return summarize_readings(record.value for record in records if record.value is not None)
+
+
+def describe_judge_inputs(sources: JudgeInputFiles, readings: ReadingSummary) -> tuple[str, ...]:
     """Return what to know before a judge is paid: responses without a trace, and long passages."""
-    responses = (record.value for record in scan_records(sources.responses, Response))
-    traces = [bool(response.trace.steps) for response in responses if response is not None]
     questions = (record.value for record in scan_records(sources.instances, Instance))
     lengths = [sum(len(passage.text) for passage in question.evidence) for question in questions if question]
     # Four characters a token: to a tenth, in English.
     tokens = sum(lengths) / max(len(lengths), 1) / 4
-    return describe_missing_traces(traces.count(False), len(traces)) + describe_long_passages(tokens)
+    return describe_missing_traces(readings.without_trace, readings.responses) + describe_long_passages(tokens)
 
 
 def _folder_of(data: Path | str | Rows) -> Path | None:

@@ -9,6 +9,7 @@ import typer
 
 from eclose.cli import judge_show as show
 from eclose.cli import judge_validate as validate
+from eclose.cli.data_read import print_reading_summary
 from eclose.cli.shared.default_command import RunByDefault
 from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.model_options import (
@@ -130,7 +131,6 @@ def judge(
     from functools import partial
     from tempfile import TemporaryDirectory
 
-    from eclose.api.judge import describe_judge_inputs
     from eclose.cli.shared.progress import show_run_progress
     from eclose.judging.inputs import find_judge_inputs
     from eclose.judging.run import build_judge_run, find_same_family_models, judge_responses
@@ -157,13 +157,11 @@ def judge(
     if options.dry_run:
         with TemporaryDirectory(prefix="eclose-") as scratch:
             sources = find_inputs(scratch=Path(scratch))
-            for sentence in describe_judge_inputs(sources):
-                print_line(sentence)
+            _print_inputs(sources, responses)
             asyncio.run(_print_forecast(sources, model, settings, options.calls, find_bands(sources)))
         return
     sources = find_inputs()
-    for sentence in describe_judge_inputs(sources):
-        print_line(sentence)
+    _print_inputs(sources, responses)
     bands = find_bands(sources)
     # Such a judge may be too lenient. Only people's labels can show whether it is, so the run goes on.
     if related := find_same_family_models(sources, model.name):
@@ -181,6 +179,17 @@ def judge(
     # The funnel counts the records of another tool's file from which questions and responses were taken.
     quarantined = any(counts.quarantined for counts in (result.manifest.counts, *result.manifest.funnel.values()))
     raise typer.Exit(QUARANTINED_EXIT_CODE if too_many_unjudged or quarantined else 0)
+
+
+def _print_inputs(sources: JudgeInputFiles, file: Path) -> None:
+    """Print how the responses were read, where another tool wrote them, and what to know before a judge is paid."""
+    from eclose.api.judge import describe_judge_inputs, summarize_responses
+
+    readings = summarize_responses(sources)
+    if not readings.in_protocol_layout:
+        print_reading_summary(readings, file)
+    for sentence in describe_judge_inputs(sources, readings):
+        print_line(sentence)
 
 
 def _read_bands(

@@ -91,8 +91,8 @@ class ReadingSummary:
         if unlocated > _NOT_LOCATED_LIMIT * self.responses:
             cautions.append(
                 f"In {unlocated:,} of {self.responses:,} responses the answer is not told apart from its explanation, "
-                'so closure and completeness are not judged: end responses with "Final answer: ...", or name your own '
-                "line as answer_marker in --recipe."
+                'and the judge looks for it: end responses with "Final answer: ...", or name your own line as '
+                "answer_marker in --recipe."
             )
         if prose and marked >= prose:
             cautions.append(

@@ -113,12 +113,16 @@ def test_python_and_the_command_line_write_the_same_bytes(cases, server, tmp_pat
     log = write_lines(tmp_path / "log.jsonl", records)
     paths = {"question": "in.q", "documents": "hits", "answer": "out[0]", "reference": "in.gold"}
     imported = eclose.ImportSettings(columns=paths, model="m1", dataset="tickets", trace="prose")
-    eclose.evaluate(log, judge=server, out=tmp_path / "python", calls=FREE, imported=imported)
+    with pytest.warns(UserWarning, match="the answer is not told apart from its explanation"):
+        eclose.evaluate(log, judge=server, out=tmp_path / "python", calls=FREE, imported=imported)
     words = ",".join(f"{name}={path}" for name, path in paths.items())
     arguments = ("--map", words, "--trace", "prose", *recipe(tmp_path, model="m1", dataset="tickets"))
     # The judge of the world reads no sentences as an answer, so closure and correctness have no label.
     output = command("judge", log, "--judge", server, "--no-price", "--out", tmp_path / "cli", *arguments, code=3)
     assert "no trace" not in output
+    # How they were read stands before what was asked and paid.
+    assert output.startswith(f"How {len(cases)} responses were read; eclose data read {log} --rule RULE shows them:")
+    assert "not told apart from its explanation" in output
     assert judged_files(tmp_path / "cli") == judged_files(tmp_path / "python")
     # The sentence that gives the answer and the one that repeats the question are no steps.
     for response, (_, marked) in zip(read_records(tmp_path / "cli" / "responses.jsonl", Response), cases, strict=True):
