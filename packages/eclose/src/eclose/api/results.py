@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diagnose_labels
 from eclose.diagnosis.number_format import format_count, format_percent_with_interval
-from eclose.diagnosis.stream import RunCounts, compare_questions, count_runs, is_large_run
+from eclose.diagnosis.stream import RunCounts, count_other_passages, count_runs, refuse_reused_questions
 from eclose.errors import SettingError
-from eclose.files.parts import get_remote_url
+from eclose.files.parquet import get_remote_url
 from eclose.files.run_folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
 from eclose.metrics.rates import VERDICTS, Metric
 from eclose.metrics.summary import VERDICT_GROUPINGS
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from eclose.calls.cluster.workers import RaySettings
     from eclose.readers.judged_run import JudgedCaseSet
     from eclose.values.verdict import SettledVerdict
 
@@ -235,21 +234,19 @@ def diagnose(
     seed: int = 42,
     resamples: int = 2_000,
     allow_stale: bool = False,
-    ray: RaySettings | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> Results:
     """Diagnose judged runs: which responses are unreliable, how often, and why.
 
     Args:
-        runs: Folder of a judged run, or several that are diagnosed together; runs in parts (``split_run``) may be in
-            object storage.
+        runs: Folder of a judged run, or several that are diagnosed together; also tables of their labels
+            (``write_labels``), which may be in object storage.
         against: Folder of another judged run to compare with, question by question.
         validation: File that ``eclose judge validate`` wrote; the one in the folder of a single run by default.
         title: Title of the report.
         seed: Seed of the intervals of corrected rates and differences.
         resamples: Bootstrap resamples of the comparison.
         allow_stale: Use judgments although questions or responses changed after they were judged; every output says so.
-        ray: Ray workers that count runs in parts, with the same results; every worker must reach the parts.
         notify: Function that is called with each notice at once; ``Results.notices`` has all of them.
 
     Returns:
@@ -280,7 +277,6 @@ def diagnose(
                 seed=seed,
                 resamples=resamples,
                 allow_stale=allow_stale,
-                ray=ray,
                 notify=notify,
             )
             return replace(results, notices=(*unfinished, *results.notices), folder=folders[0])
@@ -293,8 +289,7 @@ def diagnose(
 
     validation = None if validation is None else Path(validation)
     base_folders = [] if against is None else [Path(against)]
-    large = any(is_large_run(folder) for folder in (*folders, *base_folders))
-    counted = count_runs(folders, allow_stale=allow_stale, large=large, ray=ray)
+    counted = count_runs(folders, allow_stale=allow_stale)
     case_set = counted.case_set
     note(list_run_caveats(case_set))
     diagnosis = diagnose_labels(counted.labels)
@@ -302,7 +297,7 @@ def diagnose(
     note([*(f"STALE: {sentence}" for sentence in stale), *_describe_abstentions(case_set.cases)])
     context = _context(case_set, stale, title)
     if base_folders:
-        base = count_runs(base_folders, allow_stale=allow_stale, large=large, ray=ray)
+        base = count_runs(base_folders, allow_stale=allow_stale)
         note(list_run_caveats(base.case_set))
         name = name_run_folders([*folders, *base_folders])[-1]
         context = _compared(context, counted, base, name, seed, resamples)
@@ -411,7 +406,8 @@ def default_report_folder(run: Path | str) -> Path:
     """
     if (url := get_remote_url(run)) is not None:
         raise SettingError(f"{url}: is in object storage. Name a folder on this computer for the report with --out.")
-    return Path(run) / REPORT_FOLDER
+    folder = Path(run)
+    return (folder.parent if folder.suffix == ".parquet" else folder) / REPORT_FOLDER
 
 
 def list_run_caveats(case_set: JudgedCaseSet) -> Iterator[str]:
@@ -460,7 +456,8 @@ def _compare_counts(
     from eclose.diagnosis.label_table import pair_labels  # noqa: PLC0415
     from eclose.report.comparison import list_comparison_cautions  # noqa: PLC0415
 
-    other_passages = compare_questions(run, base)
+    refuse_reused_questions(run, base)
+    other_passages = count_other_passages(run, base)
     sides = (run.labels.counted_run(), base.labels.counted_run())
     comparison = compare_counted_runs(*sides, rng=rng, resamples=resamples)
     judges = (run.labels.list_judges(), base.labels.list_judges())
