@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diagnose_labels
 from eclose.diagnosis.number_format import format_count, format_percent_with_interval
-from eclose.diagnosis.stream import RunCounts, count_other_passages, count_runs, refuse_reused_questions
+from eclose.diagnosis.stream import RunCounts, count_runs
 from eclose.errors import SettingError
 from eclose.files.parquet import get_remote_url
 from eclose.files.run_folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
-from eclose.metrics.rates import VERDICTS, Metric
-from eclose.metrics.summary import VERDICT_GROUPINGS
+from eclose.metrics.rates import Metric
 from eclose.readers.judged_run import JudgedCase, copy_unfinished_run, is_settled_by_people, name_run_folders
 from eclose.report.context import BaseComparison, ReportContext, SystemPair, add_corrected_rates
 from eclose.report.formats.file_formats import ReportFormat
@@ -28,12 +27,10 @@ from eclose.stats.intervals import Estimate, Interval
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    import numpy as np
     import pandas as pd
     import pyarrow as pa
 
     from eclose.readers.judged_run import JudgedCaseSet
-    from eclose.values.verdict import SettledVerdict
 
 _WORST = 5
 """Responses that the HTML view of a notebook lists."""
@@ -435,58 +432,17 @@ def _compared(
 
     from eclose.report.comparison import compare_with_base_run  # noqa: PLC0415
 
-    rng = np.random.default_rng(seed)
-    if run.sampled or base.sampled:
-        comparison = _compare_counts(run, base, name, rng, resamples)
-    else:
-        cases, left_out = run.case_set.cases, base.case_set.left_out
-        comparison = compare_with_base_run(
-            cases, base.case_set.cases, name, rng=rng, resamples=resamples, left_out=left_out
-        )
-    stale = (*context.stale, *(f"{name}: {sentence}" for sentence in base.case_set.stale))
-    rejected = {f"{name}/{file}": reasons for file, reasons in base.case_set.rejected.items()}
+    comparison = compare_with_base_run(run, base, name, rng=np.random.default_rng(seed), resamples=resamples)
+    stale = (*context.stale, *(f"{name}: {sentence}" for sentence in base.caveats.stale))
+    rejected = {f"{name}/{file}": reasons for file, reasons in base.caveats.rejected.items()}
     return replace(context, base=comparison, stale=stale, rejected={**context.rejected, **rejected})
-
-
-def _compare_counts(
-    run: RunCounts, base: RunCounts, name: str, rng: np.random.Generator, resamples: int
-) -> BaseComparison:
-    """Return the comparison of two runs of which one is large; pairs of responses are counted, not listed."""
-    from eclose.diagnosis.compare import classify_response, compare_counted_runs, count_transitions  # noqa: PLC0415
-    from eclose.diagnosis.label_table import pair_labels  # noqa: PLC0415
-    from eclose.report.comparison import list_comparison_cautions  # noqa: PLC0415
-
-    refuse_reused_questions(run, base)
-    other_passages = count_other_passages(run, base)
-    sides = (run.labels.counted_run(), base.labels.counted_run())
-    comparison = compare_counted_runs(*sides, rng=rng, resamples=resamples)
-    judges = (run.labels.list_judges(), base.labels.list_judges())
-    cautions = list_comparison_cautions(judges, other_passages, comparison, base.caveats.left_out)
-    if run.repeated_ids or base.repeated_ids:
-        return BaseComparison(name, comparison, (*cautions, _UNPAIRED))
-    rows, partners = pair_labels(run.labels, base.labels)
-    old, new = base.labels.verdict[partners], run.labels.verdict[rows]
-    comparison = comparison.with_transitions(count_transitions(old, new))
-    classes = dict(zip(rows.tolist(), old.tolist(), strict=True))
-    before = {
-        case.response.id: classify_response(VERDICTS[classes[row]])
-        for row, case in zip(run.shown.tolist(), run.case_set.cases, strict=True)
-        if row in classes
-    }
-    return BaseComparison(name, comparison, (*cautions, _PAIRS_NOT_LISTED), before)
-
-
-_UNPAIRED = "Several runs with the same response ids are compared by their rates; single responses are not paired."
-_PAIRS_NOT_LISTED = (
-    "The runs are large: all pairs of responses are counted, and those of the listed responses are shown."
-)
 
 
 def _paired_systems(run: RunCounts, seed: int, resamples: int) -> SystemPair | None:
     """Return the comparison of two systems; None for another number, or where they share no question."""
     import numpy as np  # noqa: PLC0415
 
-    from eclose.diagnosis.compare import compare_counted_runs, compare_runs_by_question  # noqa: PLC0415
+    from eclose.diagnosis.compare import compare_counted_runs  # noqa: PLC0415
 
     systems = run.labels.systems()
     if not systems:
@@ -495,12 +451,7 @@ def _paired_systems(run: RunCounts, seed: int, resamples: int) -> SystemPair | N
     if set(systems[base].questions).isdisjoint(systems[name].questions):
         return None
     rng = np.random.default_rng(seed)
-    if run.sampled:
-        return SystemPair(base, name, compare_counted_runs(systems[name], systems[base], rng=rng, resamples=resamples))
-    rows: dict[str, list[SettledVerdict]] = {base: [], name: []}
-    for case in run.case_set.cases:
-        rows[VERDICT_GROUPINGS["model"](case.row)].append(case.row)
-    return SystemPair(base, name, compare_runs_by_question(rows[name], rows[base], rng=rng, resamples=resamples))
+    return SystemPair(base, name, compare_counted_runs(systems[name], systems[base], rng=rng, resamples=resamples))
 
 
 def _corrected(
