@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eclose.metrics.repeats import count_label_flips, merge_label_flips
+from eclose.metrics.repeats import count_label_flips
 from eclose.values.judgment import Judgment
 
 
@@ -36,17 +36,3 @@ def test_criteria_come_in_their_order_and_the_evidence_last():
         "Acc",
         "evidence",
     ]
-
-
-def test_counts_of_two_halves_add_up_to_those_of_the_whole():
-    judgments = [
-        voted(L=(True, True, False)),
-        voted(L=(True, True), evidence=(True, False)),
-        voted(Acc=(False, True)),
-        voted(evidence=(False, False, True)),
-    ]
-    whole = count_label_flips(judgments)
-    for cut in range(len(judgments) + 1):
-        merged = merge_label_flips(count_label_flips(judgments[:cut]), count_label_flips(judgments[cut:]))
-        assert merged == whole
-        assert list(merged) == list(whole)

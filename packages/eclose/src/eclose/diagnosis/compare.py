@@ -201,9 +201,8 @@ def compare_counted_runs(
 def _count_unshared(run: CountedRun, shared: Collection[QuestionKey]) -> UnsharedResponseCounts:
     """Count the questions and responses that only one run has."""
     alone = np.array([question not in shared for question in run.questions])
-    responses = run.counts.times
-    unshared = int(responses[alone[run.counts.question]].sum())
-    return UnsharedResponseCounts(int(alone.sum()), unshared, int(responses.sum()) - unshared)
+    unshared = int(alone[run.counts.question].sum())
+    return UnsharedResponseCounts(int(alone.sum()), unshared, len(run.counts.question) - unshared)
 
 
 def _compare_group(
@@ -288,8 +287,7 @@ def _sum_columns(run: VerdictCounts, base: VerdictCounts, questions: int) -> tup
     for start, side in ((0, run), (len(Metric), base)):
         for sums, table in zip((hits, counted), tabulate_indicator_bounds().judged, strict=True):
             for index, column in enumerate(table.T):
-                cases = column[side.verdict] * side.times
-                sums[:, start + index] = np.bincount(side.question, cases, minlength=questions)
+                sums[:, start + index] = np.bincount(side.question, column[side.verdict], minlength=questions)
     return hits, counted
 
 

@@ -23,7 +23,7 @@ from eclose.files.parquet import ParquetWriter, get_remote_url, import_pyarrow, 
 from eclose.files.record_file import hash_ids
 from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.files.verify import ProvenanceCheck
-from eclose.readers.judged_run import JudgedCase, JudgedCaseSet, combine_case_sets, describe_reused_id
+from eclose.readers.judged_run import JudgedCase, JudgedCaseSet, combine_caveats, describe_reused_id
 from eclose.values.instance import Instance
 from eclose.values.judgment import (
     NO_CLAIM_REASON,
@@ -243,7 +243,7 @@ class _LabelFile:
             sets[fragment.path] = JudgedCaseSet(
                 (), left_out=left_out, rejected=content["rejected"], checked=content["checked"], **lists
             )
-        return next(iter(sets.values())) if len(sets) == 1 else combine_case_sets(sets, repeated_ids=False)
+        return next(iter(sets.values())) if len(sets) == 1 else combine_caveats(sets, repeated_ids=False)
 
     def read_labels(self) -> LabelTable:
         """Return the labels of all rows."""

@@ -26,7 +26,7 @@ from eclose.readers.judged_run import (
     NAMED_TWICE,
     JudgedCase,
     JudgedCaseSet,
-    combine_case_sets,
+    combine_caveats,
     describe_contained_run,
     describe_reused_question,
     name_run_folders,
@@ -73,7 +73,8 @@ class RunCounts:
     @cached_property
     def caveats(self) -> JudgedCaseSet:
         """The caveats of the rates, without the cases."""
-        return self._combine({name: run.caveats for name, run in self.runs.items()})
+        sets = {name: run.caveats for name, run in self.runs.items()}
+        return next(iter(sets.values())) if len(sets) == 1 else combine_caveats(sets, repeated_ids=self.repeated_ids)
 
     @cached_property
     def case_set(self) -> JudgedCaseSet:
@@ -114,11 +115,6 @@ class RunCounts:
         for name, run in self.runs.items():
             yield name, run, rows[(rows >= start) & (rows < start + len(run.labels))] - start
             start += len(run.labels)
-
-    def _combine(self, sets: Mapping[str, JudgedCaseSet]) -> JudgedCaseSet:
-        if len(sets) == 1:
-            return next(iter(sets.values()))
-        return combine_case_sets(sets, repeated_ids=self.repeated_ids)
 
     def _list_labels(self) -> Iterator[JudgedCase]:
         for name, run, rows in self._divide(np.arange(len(self.labels))):

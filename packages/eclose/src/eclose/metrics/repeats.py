@@ -34,14 +34,6 @@ class LabelFlipCounts:
     differing: int
     """Pairs of repetitions with different labels."""
 
-    def __add__(self, other: LabelFlipCounts) -> LabelFlipCounts:
-        return LabelFlipCounts(
-            self.responses + other.responses,
-            self.flipped + other.flipped,
-            self.pairs + other.pairs,
-            self.differing + other.differing,
-        )
-
     @property
     def rate(self) -> float | None:
         """Share of responses that flip; grows with the number of repetitions. None without repetitions."""
@@ -73,18 +65,6 @@ def count_label_flips(judgments: Iterable[HasVotes]) -> dict[str, LabelFlipCount
         for name, labels in judgment.votes.items():
             votes.setdefault(name, []).append(labels)
     return {name: _count_flips(votes[name]) for name in (*Criterion, EVIDENCE) if name in votes}
-
-
-def merge_label_flips(
-    first: Mapping[str, LabelFlipCounts], second: Mapping[str, LabelFlipCounts]
-) -> dict[str, LabelFlipCounts]:
-    """Return the counts over the responses of both, as ``count_label_flips`` orders them."""
-    none = LabelFlipCounts(0, 0, 0, 0)
-    return {
-        name: first.get(name, none) + second.get(name, none)
-        for name in (*Criterion, EVIDENCE)
-        if name in first or name in second
-    }
 
 
 def _count_flips(votes: Iterable[tuple[Label, ...]]) -> LabelFlipCounts:
