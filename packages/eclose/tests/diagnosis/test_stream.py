@@ -111,14 +111,13 @@ def test_worlds_are_counted_alike(tmp_path, world):
 
 def test_labels_without_texts_have_the_same_verdicts(dirty_run, monkeypatch):
     in_memory, everything = read_judged_cases(dirty_run), count_runs([dirty_run])
-    assert everything.labelled == everything.case_set.cases
+    assert everything.list_verdicts() == [case.row for case in in_memory.cases]
     monkeypatch.setattr(run_counts, "LARGE_RUN", 20)
     monkeypatch.setattr(run_counts, "SAMPLE_SIZE", 9)
     counted = count_runs([dirty_run])
     assert len(counted.case_set.cases) == 9
-    assert [(case.row, case.judgment.judge) for case in counted.labelled] == [
-        (replace(case.row, source=None), case.judgment.judge) for case in in_memory.cases
-    ]
+    assert counted.list_verdicts() == [replace(case.row, source=None) for case in in_memory.cases]
+    assert counted.judges == list(dict.fromkeys(case.judgment.judge for case in in_memory.cases))
 
 
 def test_two_responses_under_one_id_are_refused_as_in_memory(tmp_path):

@@ -238,10 +238,8 @@ def _corrected_rates(
     from eclose.judging.correct_rates import correct_run_rates  # noqa: PLC0415 - the judge's modules are slow to import
 
     # Correcting rates by a validation needs the labels of all responses.
-    cases = run.labelled
-    judgments, responses = [case.judgment for case in cases], [case.response for case in cases]
     path = None if validation is None else Path(validation)
-    return correct_run_rates([folder], judgments, responses, path, rng=np.random.default_rng(seed)).rates
+    return correct_run_rates([folder], run.list_verdicts(), run.judges, path, rng=np.random.default_rng(seed)).rates
 
 
 def _baseline(run: RunCounts, base: RunCounts, name: str, seed: int) -> GateBaseRun:

@@ -307,7 +307,7 @@ def diagnose(
     notices += (*missing, *_describe_unlabelled(diagnosis))
     # Each part has its own generator from the same seed, so a comparison does not change the corrected rates.
     validated = validation is not None or (folders[0] / VALIDATION_FILE).exists()
-    context = _corrected(context, folders, counted.labelled if validated else (), validation, seed)
+    context = _corrected(context, folders, counted if validated else RunCounts.of(()), validation, seed)
     if context.validation is None:  # a validation treats the labels as those of a judge
         context = replace(context, settled_by_people=is_settled_by_people(folders, diagnosis.judges))
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
@@ -455,13 +455,13 @@ def _paired_systems(run: RunCounts, seed: int, resamples: int) -> SystemPair | N
 
 
 def _corrected(
-    context: ReportContext, runs: Sequence[Path], cases: Sequence[JudgedCase], validation: Path | None, seed: int
+    context: ReportContext, runs: Sequence[Path], counted: RunCounts, validation: Path | None, seed: int
 ) -> ReportContext:
     """Return the context with the corrected rates of the runs, or with the reason why there are none."""
     import numpy as np  # noqa: PLC0415
 
     from eclose.judging.correct_rates import correct_run_rates  # noqa: PLC0415
 
-    judgments, responses = [case.judgment for case in cases], [case.response for case in cases]
     rng = np.random.default_rng(seed)
-    return add_corrected_rates(context, correct_run_rates(runs, judgments, responses, validation, rng=rng))
+    verdicts, judges = counted.list_verdicts(), counted.judges
+    return add_corrected_rates(context, correct_run_rates(runs, verdicts, judges, validation, rng=rng))

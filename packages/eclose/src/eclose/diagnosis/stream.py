@@ -16,7 +16,7 @@ import numpy as np
 
 from eclose.diagnosis.compare import QuestionKey, name_outcome
 from eclose.diagnosis.label_file import is_label_file, read_label_file
-from eclose.diagnosis.label_table import LabelTable
+from eclose.diagnosis.label_table import LabelTable, count_by_appearance
 from eclose.diagnosis.labelled_run import HeldCases, LabelledRun, QuestionHashes, read_run_files
 from eclose.diagnosis.response_sample import ResponseStratum, choose_responses
 from eclose.errors import SettingError, UserError
@@ -33,14 +33,10 @@ from eclose.readers.judged_run import (
     prefix_response_id,
 )
 from eclose.stats.arrays import Indices
-from eclose.values.instance import Instance
-from eclose.values.judgment import Criterion, Judgment, StepJudgment
-from eclose.values.response import Response, Trace
+from eclose.values.verdict import SettledVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from eclose.values.three_valued import Label
 
 LARGE_RUN = 100_000
 """Responses above which a report shows a sample."""
@@ -87,9 +83,22 @@ class RunCounts:
         return len(self.labels) > len(self.shown)
 
     @property
-    def labelled(self) -> Sequence[JudgedCase]:
-        """Every counted response with its labels; without its texts where not all responses are shown."""
-        return tuple(self._list_labels()) if self.sampled else self.case_set.cases
+    def judges(self) -> list[str]:
+        """The judges of the responses, in the order of their first judgments."""
+        return [self.labels.judges[number] for number in count_by_appearance(self.labels.judge)]
+
+    def list_verdicts(self) -> list[SettledVerdict]:
+        """Return the verdicts of all responses with their ids; without their sources where not all are shown."""
+        if not self.sampled:
+            return [case.row for case in self.case_set.cases]
+        verdicts = []
+        for name, run in self.runs.items():
+            labels, prefix = run.labels, f"{name}/" if self.repeated_ids else ""
+            keys = (labels.questions[number] for number in labels.question.tolist())
+            codes, ids = labels.verdict.tolist(), run.source.read_ids(labels.positions)
+            for id_, (benchmark, question), code in zip(ids, keys, codes, strict=True):
+                verdicts.append(SettledVerdict(f"{prefix}{id_}", question, VERDICTS[code], benchmark))
+        return verdicts
 
     def read_cases(self, rows: Indices) -> Iterator[JudgedCase]:
         """Yield the whole cases of some responses."""
@@ -115,40 +124,6 @@ class RunCounts:
         for name, run in self.runs.items():
             yield name, run, rows[(rows >= start) & (rows < start + len(run.labels))] - start
             start += len(run.labels)
-
-    def _list_labels(self) -> Iterator[JudgedCase]:
-        for name, run, rows in self._divide(np.arange(len(self.labels))):
-            labels = run.labels
-            ids = run.source.read_ids(labels.positions)
-            for id_, row in zip(ids, rows.tolist(), strict=True):
-                case = _without_texts(id_, labels, row)
-                yield prefix_response_id(name, case) if self.repeated_ids else case
-
-
-_NO_ENTRIES: dict[Criterion, str] = {}
-_NO_VOTES: dict[str, tuple[Label, ...]] = {}
-_ONE_STEP = {label: (StepJudgment(True, label),) for label in (True, False, None)}
-
-
-def _without_texts(id_: str, labels: LabelTable, row: int) -> JudgedCase:
-    """Return a case with the five labels of a response and nothing else; equal parts are shared."""
-    verdict = VERDICTS[labels.verdict[row]]
-    benchmark, question = labels.questions[labels.question[row]]
-    judgment = Judgment(
-        id_,
-        labels.judges[labels.judge[row]],
-        _ONE_STEP[verdict.locally_sound],
-        aligned=verdict.aligned,
-        closed=verdict.closed,
-        complete=verdict.complete,
-        correct=verdict.correct,
-        unjudged=_NO_ENTRIES,
-        reasons=_NO_ENTRIES,
-        votes=_NO_VOTES,
-    )
-    return JudgedCase(
-        Instance(question, "", (), benchmark=benchmark), Response(id_, question, Trace(()), None), judgment
-    )
 
 
 def count_runs(runs: Sequence[Path | str], *, allow_stale: bool = False) -> RunCounts:
