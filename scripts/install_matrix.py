@@ -45,7 +45,7 @@ CHECKS = {
     "figures": "eclose report demo --format figures",
     "inspect": "python -c 'import eclose.integrations.inspect.registry'",
     "local": "python -c 'import eclose.calls.local.weights, peft, torch, transformers'",
-    "parquet": "eclose data split demo --out parts",
+    "parquet": "eclose data labels demo --out labels.parquet",
     "postgres": "python -c 'import psycopg; psycopg.pq.version()'",
     "prices": "python -c 'import eclose.calls.prices, genai_prices'",
     "ray": "python -c 'import eclose.calls.cluster.workers, ray'",

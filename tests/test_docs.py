@@ -43,7 +43,7 @@ def test_examples_in_pages(page):
 INTERFACE = {
     *eclose._HOMES,
     *eclose_train._HOMES,
-    "eclose.diagnosis.stream",
+    "eclose.diagnosis.label_file",
     "eclose.report.detectors.write",
 }
 """Modules of functions that users call."""

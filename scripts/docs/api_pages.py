@@ -34,7 +34,7 @@ PAGES = {
         "Judge responses, read the results, hold them against limits, and send them on.",
         """evaluate aevaluate judge ajudge show_judgment diagnose compare gate assert_reliable export generate agenerate
         Results RunResult Rates GateResult ExportResult JudgmentTrail""",
-        """eclose.diagnosis.stream.split_run eclose.api.results.MetricRate eclose.report.context.BaseComparison
+        """eclose.diagnosis.label_file.write_labels eclose.api.results.MetricRate eclose.report.context.BaseComparison
         eclose.values.verdict.TraceGroup""",
     ),
     "detect": ApiPage(

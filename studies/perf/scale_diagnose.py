@@ -1,15 +1,14 @@
-"""Memory and CPU of diagnosing and gating a run that is too large to hold: JSON Lines, parts, object storage, Ray.
+"""Memory and CPU of diagnosing and gating a run too large to hold: JSON Lines, labels in Parquet, object storage.
 
 A folder with the responses of ``diagnosis.py`` is written, over 3 datasets and 9 models with 10 responses for each
 question. Each form of it is diagnosed with its report and gated, each in a process of its own, which reports its CPU
-time and its greatest memory beyond that of an interpreter with the same imports; of Ray it is that of the driver. All
-forms must give the same files to the last byte. A subset is also diagnosed in memory, and must give the same numbers.
+time and its greatest memory beyond that of an interpreter with the same imports. All forms must give the same files
+to the last byte. A subset is also diagnosed in memory, and must give the same numbers.
 
     python studies/perf/scale_diagnose.py                          # 20,000 responses
     python studies/perf/scale_diagnose.py --responses 1000000      # the full measurement; writes about 2 GB
-    python studies/perf/scale_diagnose.py --url s3://bucket/run    # also parts in object storage; see AWS_ENDPOINT_URL
-    python studies/perf/scale_diagnose.py --workers 2              # also on Ray
-    python studies/perf/scale_diagnose.py --forms parts            # some of the forms
+    python studies/perf/scale_diagnose.py --url s3://bucket/labels.parquet    # also there; see AWS_ENDPOINT_URL
+    python studies/perf/scale_diagnose.py --forms labels           # some of the forms
 
 With ``--folder`` the files are kept, and used again where they are there.
 """
@@ -18,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib
 import json
 import subprocess
 import sys
@@ -33,12 +31,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for the helpers of studies
 
 from eclose.api.gate import gate
 from eclose.api.results import diagnose
-from eclose.calls.cluster.workers import RaySettings
 from eclose.diagnosis import stream as run_counts
 from eclose.diagnosis.diagnose import diagnose_cases, diagnose_labels
-from eclose.diagnosis.stream import count_runs, split_run
+from eclose.diagnosis.label_file import write_labels
+from eclose.diagnosis.stream import count_runs
 from eclose.files.jsonl import encode_json_line
-from eclose.files.parts import is_in_parts, open_filesystem
+from eclose.files.parquet import open_filesystem
 from eclose.readers.judged_run import read_judged_cases
 from eclose.report.formats.file_formats import ReportFormat
 from eclose.values.response import ResponseSource
@@ -82,24 +80,21 @@ def _memory_mb() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def measure(command: str, run: str, workers: int) -> None:
+def measure(command: str, run: str) -> None:
     """Diagnose or gate a run, and print CPU seconds, memory beyond the imports and what came out."""
     # Any size counts as large here, so that small runs exercise the same code.
     run_counts.LARGE_RUN = 0
-    ray = RaySettings(workers=workers) if workers else None
-    if ray is not None:
-        importlib.import_module("ray")
     before, start = _memory_mb(), time.process_time()
-    figures = {"outcome": str(gate(run, min_trr=0.1, ray=ray).outcome)} if command == "gate" else _diagnose(run, ray)
+    figures = {"outcome": str(gate(run, min_trr=0.1).outcome)} if command == "gate" else _diagnose(run)
     seconds = round(time.process_time() - start, 1)
     print(json.dumps({"cpu_s": seconds, "memory_mb": round(_memory_mb() - before, 1), **figures}))
 
 
-def _diagnose(run: str, ray: RaySettings | None) -> dict[str, Any]:
+def _diagnose(run: str) -> dict[str, Any]:
     """Return the size of a diagnosis and a digest of its report."""
     formats = [format_ for format_ in ReportFormat if format_ is not ReportFormat.FIGURES]
     with tempfile.TemporaryDirectory() as folder:
-        results = diagnose(run, ray=ray)
+        results = diagnose(run)
         files = results.report(folder, formats)
         digest = hashlib.sha256(b"".join(files[name].read_bytes() for name in sorted(files)))
     return {
@@ -110,11 +105,11 @@ def _diagnose(run: str, ray: RaySettings | None) -> dict[str, Any]:
     }
 
 
-def run_measurement(run: str, workers: int = 0) -> dict[str, Any]:
+def run_measurement(run: str) -> dict[str, Any]:
     """Measure each command in a process of its own, as users start them; of memory the greater is taken."""
     figures: dict[str, Any] = {"memory_mb": 0.0}
     for command in ("diagnose", "gate"):
-        words = [sys.executable, __file__, "--measure", command, run, "--workers", str(workers)]
+        words = [sys.executable, __file__, "--measure", command, run]
         clock = time.perf_counter()
         output = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
         measured = json.loads(output.splitlines()[-1])
@@ -124,41 +119,41 @@ def run_measurement(run: str, workers: int = 0) -> dict[str, Any]:
     return figures
 
 
-def copy_parts(parts: Path, url: str) -> None:
-    """Copy the parts of a run to object storage."""
+def copy_labels(labels: Path, url: str) -> None:
+    """Copy a table of labels to object storage."""
     from pyarrow import fs  # noqa: PLC0415 - an extra
 
-    files, root = open_filesystem(url)
-    fs.copy_files(str(parts), root, source_filesystem=fs.LocalFileSystem(), destination_filesystem=files)
+    files, path = open_filesystem(url)
+    fs.copy_files(str(labels), path, source_filesystem=fs.LocalFileSystem(), destination_filesystem=files)
 
 
-def measure_forms(folder: Path, responses: int, forms: Sequence[str], url: str | None, workers: int) -> dict[str, Any]:
-    """Measure the run in parts, in object storage, on Ray and in JSON Lines, as far as they are asked for."""
-    run, parts = folder / "run", folder / "parts"
+def measure_forms(folder: Path, responses: int, forms: Sequence[str], url: str | None) -> dict[str, Any]:
+    """Measure the labels in Parquet, in object storage, and JSON Lines, as far as they are asked for."""
+    run, labels = folder / "run", folder / "labels.parquet"
     if not run.exists():
         write_run(run, responses)
-    if not is_in_parts(parts):
-        split_run(run, parts)
+    if not labels.exists():
+        write_labels(run, labels)
     if "object_storage" in forms:
-        copy_parts(parts, url or "")
-    places = {"parts": (parts, 0), "object_storage": (url, 0), "ray": (parts, workers), "json_lines": (run, 0)}
+        copy_labels(labels, url or "")
+    places = {"labels": labels, "object_storage": url, "json_lines": run}
     figures = {}
     for form in forms:
-        address, count = places[form]
-        figures[form] = run_measurement(str(address), count)
+        figures[form] = run_measurement(str(places[form]))
         print(f"{form}: {figures[form]}", flush=True)
     return figures
 
 
 def equals_memory(folder: Path, responses: int) -> bool:
-    """Return whether the diagnosis of files and of parts equals the one of all cases in memory."""
+    """Return whether the diagnosis of files and of a table of labels equals the one of all cases in memory."""
     if not folder.exists():
         write_run(folder, responses)
-    if not is_in_parts(folder / "parts"):
-        split_run(folder, folder / "parts", rows=7_000)
+    labels = folder / "labels.parquet"
+    if not labels.exists():
+        write_labels(folder, labels)
     cases: tuple[JudgedCase, ...] = read_judged_cases(folder).cases
     in_memory = diagnose_cases(cases)
-    return all(in_memory == diagnose_labels(count_runs([run]).labels) for run in (folder, folder / "parts"))
+    return all(in_memory == diagnose_labels(count_runs([run]).labels) for run in (folder, labels))
 
 
 def main() -> int:
@@ -166,8 +161,7 @@ def main() -> int:
     parser.add_argument("--responses", type=int, default=RESPONSES)
     parser.add_argument("--folder", type=Path, help="Folder of the files; a temporary one by default.")
     parser.add_argument("--url", help="Address in object storage for a third form of the run.")
-    parser.add_argument("--workers", type=int, default=0, help="Ray workers for a further form; 0 leaves it out.")
-    parser.add_argument("--forms", nargs="+", choices=["parts", "object_storage", "ray", "json_lines"])
+    parser.add_argument("--forms", nargs="+", choices=["labels", "object_storage", "json_lines"])
     parser.add_argument(
         "--subset", type=int, default=SUBSET, help="Responses that are also diagnosed in memory; 0 leaves it out."
     )
@@ -175,7 +169,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.measure:
         command, run = options.measure
-        measure(command, run, options.workers)
+        measure(command, run)
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
@@ -184,9 +178,9 @@ def main() -> int:
         if subset:
             same = equals_memory(folder / "subset", subset)
             print(f"{subset:,} responses streamed and in memory: {'equal' if same else 'DIFFERENT'}", flush=True)
-        possible = {"parts": True, "object_storage": options.url, "ray": options.workers, "json_lines": True}
+        possible = {"labels": True, "object_storage": options.url, "json_lines": True}
         chosen = options.forms or [form for form, given in possible.items() if given]
-        forms = measure_forms(folder, options.responses, chosen, options.url, options.workers)
+        forms = measure_forms(folder, options.responses, chosen, options.url)
     memory = max(figures["memory_mb"] for figures in forms.values())
     cpu = max(max(figures["diagnose_cpu_s"], figures["gate_cpu_s"]) for figures in forms.values())
     # One form alone has nothing to be compared with.

@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import islice
 from random import Random
 
-from eclose.readers.judged_run import JudgedCase
+from eclose.diagnosis.stream import RunCounts
+from eclose.readers.judged_run import JudgedCase, JudgedCaseSet
 from eclose.values.instance import Instance, Passage
 from eclose.values.judgment import Criterion, Judgment, LocalFailure, StepJudgment
 from eclose.values.response import Response, ResponseSource, Trace
@@ -68,3 +69,19 @@ def world_cases(world, items=8):
                 judgment = replace(judge_by_oracle(item.instance, response), response_id=response.id)
                 cases.append(JudgedCase(item.instance, response, judgment))
     return cases
+
+
+def make_case(row):
+    """Return a case with the ids and the labels of a settled verdict."""
+    verdict = row.verdict
+    labels = {name: getattr(verdict, name) for name in ("aligned", "closed", "complete", "correct")}
+    judgment = Judgment(row.response_id, "j", (StepJudgment(True, verdict.locally_sound),), **labels)
+    response = Response(row.response_id, row.instance_id, Trace(()), None, row.source)
+    return JudgedCase(Instance(row.instance_id, "?", (), benchmark=row.benchmark), response, judgment)
+
+
+def hold_cases(cases, *, left_out=()):
+    """Return the labels of cases, of a run that left some responses out."""
+    counts = RunCounts.of(cases)
+    run = counts.runs[""]._replace(caveats=JudgedCaseSet((), left_out=tuple(left_out)))
+    return replace(counts, runs={"": run})

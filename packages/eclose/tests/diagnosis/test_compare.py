@@ -9,13 +9,14 @@ from eclose.diagnosis.compare import (
     RESPONSE_CLASSES,
     UnsharedResponseCounts,
     classify_response,
-    compare_runs_by_question,
 )
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric
 from eclose.metrics.summary import summarize_verdicts
+from eclose.report.comparison import compare_with_base_run
 from eclose.values.response import ResponseSource
 from eclose.values.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
+from tests.diagnosis.judged_responses import hold_cases, make_case
 
 GOOD = Verdict(True, True, True, True, True)
 ASTRAY = Verdict(True, False, True, True, False)
@@ -35,8 +36,10 @@ def rows(*verdicts, benchmark="b", model=None, prefix="r"):
     ]
 
 
-def compared(run, base, resamples=400, seed=1):
-    return compare_runs_by_question(run, base, rng=np.random.default_rng(seed), resamples=resamples)
+def compared(run, base, resamples=400, seed=1, rng=None):
+    sides = (hold_cases([make_case(row) for row in side]) for side in (run, base))
+    rng = np.random.default_rng(seed) if rng is None else rng
+    return compare_with_base_run(*sides, "base", rng=rng, resamples=resamples).comparison
 
 
 def test_a_difference_is_the_run_minus_the_other_on_shared_questions():
@@ -77,7 +80,7 @@ def test_intervals_cover_the_truth():
         after = np.where(rng.random(60) < 0.3, rng.random(60) < 0.8, before)
         verdict_row, other = ([GOOD if hit else SHORT for hit in side] for side in (after, before))
         interval = (
-            compare_runs_by_question(rows(*verdict_row), rows(*other), rng=rng, resamples=300)
+            compared(rows(*verdict_row), rows(*other), rng=rng, resamples=300)
             .overall.differences[TRR]
             .estimate.interval
         )
@@ -206,7 +209,7 @@ def test_small_datasets_are_not_trusted_with_their_own_variance():
             [SettledVerdict(f"r{n}", f"q{n}", GOOD if hit else SHORT, f"d{n % 5}") for n, hit in enumerate(side)]
             for side in (after, before)
         )
-        ends = compare_runs_by_question(run, base, rng=draw, resamples=300).overall.differences[TRR].estimate.interval
+        ends = compared(run, base, rng=draw, resamples=300).overall.differences[TRR].estimate.interval
         covered += ends.low <= 0.4 * (0.8 - 0.6) <= ends.high
     assert covered >= 0.91 * repetitions
 

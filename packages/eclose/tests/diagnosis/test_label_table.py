@@ -10,7 +10,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from eclose.diagnosis.compare import CountedRun
 from eclose.diagnosis.diagnose import diagnose_cases, diagnose_labels
 from eclose.diagnosis.label_table import LABEL_CODES, LabelTable, combine_steps
 from eclose.metrics.rates import (
@@ -21,7 +20,7 @@ from eclose.metrics.rates import (
     make_indicator_bounds,
 )
 from eclose.metrics.repeats import count_label_flips
-from eclose.metrics.summary import GroupRates
+from eclose.metrics.summary import GroupRates, VerdictCounts
 from eclose.readers.judged_run import EvidenceSufficiency
 from eclose.stats.arrays import number_distinct_labels, sum_by_group
 from eclose.stats.clustered_rates import QuestionHitCounts
@@ -190,7 +189,7 @@ def test_systems_are_numbered_in_the_order_of_their_own_responses(count):
     assert set(systems) == ({"m", "unknown"} if len({model_of(case) for case in cases}) == 2 else set())
     for name, side in systems.items():
         rows = [case.row for case in cases if model_of(case) == name]
-        expected = CountedRun.of(rows)
-        assert list(side.questions) == expected.questions
-        assert side.counts.question.tolist() == expected.counts.question.tolist()
-        assert side.counts.by_verdict() == expected.counts.by_verdict()
+        expected = VerdictCounts.of(rows)
+        assert side.questions == list(dict.fromkeys((row.benchmark, row.instance_id) for row in rows))
+        assert side.counts.question.tolist() == expected.question.tolist()
+        assert side.counts.by_verdict() == expected.by_verdict()

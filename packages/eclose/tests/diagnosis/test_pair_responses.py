@@ -8,9 +8,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from eclose.diagnosis.compare import compare_runs_by_question, count_transitions
+from eclose.diagnosis.compare import count_transitions
 from eclose.diagnosis.label_table import LabelTable, pair_labels
+from eclose.diagnosis.stream import RunCounts
 from eclose.errors import UserError
+from eclose.report.comparison import compare_with_base_run
 from eclose.values.response import ResponseSource
 from tests.diagnosis.judged_responses import random_cases
 
@@ -63,11 +65,12 @@ def test_pairs_of_columns_are_those_of_responses(seed):
     ]
     found, partners = pair_labels(LabelTable.of(run), LabelTable.of(base))
     assert [(base_rows[partner], rows[row]) for row, partner in zip(found, partners, strict=True)] == expected
+    sides, rng = (RunCounts.of(run), RunCounts.of(base)), np.random.default_rng(1)
     if not questions.keys() & by_question(rows).keys():
         with pytest.raises(UserError, match="share no question"):
-            compare_runs_by_question(rows, base_rows, rng=np.random.default_rng(1), resamples=100)
+            compare_with_base_run(*sides, "base", rng=rng, resamples=100)
         return
-    compared = compare_runs_by_question(rows, base_rows, rng=np.random.default_rng(1), resamples=100)
+    compared = compare_with_base_run(*sides, "base", rng=rng, resamples=100).comparison
     assert [tuple(pair) for pair in compared.pairs] == expected
     verdicts = (labels.verdict for labels in (LabelTable.of(base), LabelTable.of(run)))
     old, new = (verdict[side] for verdict, side in zip(verdicts, (partners, found), strict=True))

@@ -12,7 +12,7 @@ import eclose
 from eclose.diagnosis import stream as run_counts
 from eclose.diagnosis.diagnose import diagnose_labels
 from eclose.diagnosis.label_table import LabelTable
-from eclose.diagnosis.stream import RunCounts, count_runs, is_large_run
+from eclose.diagnosis.stream import RunCounts, count_runs
 from eclose.errors import RecordError, UserError
 from eclose.files.jsonl import encode_json_line, write_records
 from eclose.readers.judged_run import read_judged_cases
@@ -110,15 +110,14 @@ def test_worlds_are_counted_alike(tmp_path, world):
 
 
 def test_labels_without_texts_have_the_same_verdicts(dirty_run, monkeypatch):
+    in_memory, everything = read_judged_cases(dirty_run), count_runs([dirty_run])
+    assert everything.list_verdicts() == [case.row for case in in_memory.cases]
+    monkeypatch.setattr(run_counts, "LARGE_RUN", 20)
     monkeypatch.setattr(run_counts, "SAMPLE_SIZE", 9)
-    in_memory = read_judged_cases(dirty_run)
-    counted = count_runs([dirty_run], large=True)
+    counted = count_runs([dirty_run])
     assert len(counted.case_set.cases) == 9
-    assert [(case.row, case.judgment.judge) for case in counted.labelled] == [
-        (replace(case.row, source=None), case.judgment.judge) for case in in_memory.cases
-    ]
-    everything = count_runs([dirty_run])
-    assert everything.labelled == everything.case_set.cases
+    assert counted.list_verdicts() == [replace(case.row, source=None) for case in in_memory.cases]
+    assert counted.judges == list(dict.fromkeys(case.judgment.judge for case in in_memory.cases))
 
 
 def test_two_responses_under_one_id_are_refused_as_in_memory(tmp_path):
@@ -173,7 +172,6 @@ class TestLargeRuns:
         run, base = runs
         in_memory = eclose.diagnose(run), eclose.diagnose(run, against=base, resamples=200)
         as_large()
-        assert is_large_run(run)
         large = eclose.diagnose(run), eclose.diagnose(run, against=base, resamples=200)
         for first, second in zip(in_memory, large, strict=True):
             assert second.diagnosis == first.diagnosis
@@ -220,17 +218,18 @@ class TestLargeRuns:
         other = [replace(case, instance=replace(case.instance, question="Another?")) for case in cases]
         base = write_run(tmp_path / "base", other)
         as_large()
-        with pytest.raises(UserError, match="another text"):
+        with pytest.raises(UserError, match="only where the same id is the same question"):
             eclose.gate(run, against=base, max_trr_drop=0.1)
 
-    def test_packed_files_are_read_in_memory(self, tmp_path, as_large):
+    def test_files_in_another_format_are_sampled_alike(self, tmp_path, as_large):
         cases = unique_questions(random_cases(5, count=60))
         run = write_run(tmp_path / "run", cases)
         as_large()
-        assert is_large_run(run)
+        expected = count_runs([run]).case_set
         rows = [json.loads(line) for line in (run / "responses.jsonl").read_text().splitlines()]
         (run / "responses.jsonl").write_text(json.dumps(rows))
-        assert not is_large_run(run)
+        assert count_runs([run]).case_set == expected
+        assert len(expected.cases) == 30
 
 
 def test_a_judgment_against_the_rules_is_refused_though_its_file_is_vouched_for(tmp_path):

@@ -61,7 +61,13 @@ class Run:
     def correction(self, validation=None, runs=None, judgments=None):
         rng = np.random.default_rng(1)
         judgments = self.judgments if judgments is None else judgments
-        return correct_run_rates(runs or [self.folder], judgments, self.responses, validation, rng=rng)
+        questions = {response.id: response.instance_id for response in self.responses}
+        verdicts = [
+            SettledVerdict(one.response_id, questions.get(one.response_id, one.response_id), one.verdict)
+            for one in judgments
+        ]
+        judges = list(dict.fromkeys(one.judge for one in judgments))
+        return correct_run_rates(runs or [self.folder], verdicts, judges, validation, rng=rng)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.validate import list_label_doubts
 from eclose.judging.validation_file import (
+    JudgedRun,
     build_validation,
     compare_judge_runs,
     correct_rates_by_validation,
@@ -177,23 +178,26 @@ def test_strata_weigh_the_labelled_responses():
 
 def test_the_run_that_was_validated_has_its_own_rates_and_another_has_them_carried_over():
     found = validated()
-    own = correct_rates_by_validation(found, RUN[::-1], RESPONSES, settings=SETTINGS, rng=rng())
+    own = correct_rates_by_validation(found, JudgedRun.of(RUN[::-1], RESPONSES), settings=SETTINGS, rng=rng())
     assert (own.rates, own.carried_over) == (found.corrected, False)
     assert hash_judged_responses(RUN[::-1]) == found.run != hash_judged_responses(RUN[1:])
-    other = correct_rates_by_validation(found, RUN[1:], RESPONSES, settings=SETTINGS, rng=rng())
+    other = correct_rates_by_validation(found, JudgedRun.of(RUN[1:], RESPONSES), settings=SETTINGS, rng=rng())
     assert other.carried_over
     assert other.rates[JudgedLabel.LOCAL_SOUNDNESS].judged == 11
+    other_run = JudgedRun.of([judgment("r1", judge="other/judge")])
     with pytest.raises(SettingError, match="other/judge"):
-        correct_rates_by_validation(found, [judgment("r1", judge="other/judge")], settings=SETTINGS, rng=rng())
+        correct_rates_by_validation(found, other_run, settings=SETTINGS, rng=rng())
 
 
 def test_labels_drawn_by_what_the_judge_said_correct_their_own_run_alone():
     strata = {one.response_id: "all" for one in RUN}
     found = validated(strata=strata)
     assert (found.stratified, validated().stratified) == (True, False)
-    assert not correct_rates_by_validation(found, RUN, RESPONSES, settings=SETTINGS, rng=rng()).carried_over
+    assert not correct_rates_by_validation(
+        found, JudgedRun.of(RUN, RESPONSES), settings=SETTINGS, rng=rng()
+    ).carried_over
     with pytest.raises(SettingError, match="Label responses of this run"):
-        correct_rates_by_validation(found, RUN[1:], RESPONSES, settings=SETTINGS, rng=rng())
+        correct_rates_by_validation(found, JudgedRun.of(RUN[1:], RESPONSES), settings=SETTINGS, rng=rng())
 
 
 def test_two_judges_are_compared_on_what_both_saw():

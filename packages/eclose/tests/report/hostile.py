@@ -14,6 +14,7 @@ from eclose.stats.intervals import Estimate, Interval
 from eclose.values.instance import Instance, Passage
 from eclose.values.judgment import Criterion, Judgment, LocalFailure, StepJudgment, StepSupport
 from eclose.values.response import Response, ResponseSource, Trace
+from tests.diagnosis.judged_responses import hold_cases
 
 _RUN = "pwned.push(1)"
 PAYLOADS = (
@@ -156,4 +157,5 @@ def hostile_against(text: str) -> BaseComparison:
         for case in now[1:]
     ]
     rng = np.random.default_rng(1)
-    return compare_with_base_run(now, before, text, rng=rng, resamples=5, left_out=[(text, text)])
+    sides = (hold_cases(now), hold_cases(before, left_out=[(text, text)]))
+    return compare_with_base_run(*sides, text, rng=rng, resamples=5)

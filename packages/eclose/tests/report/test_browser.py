@@ -12,6 +12,7 @@ from eclose.report.context import ReportContext
 from eclose.report.explorer import OUTCOME_WORDS, derive_response_facts
 from eclose.report.formats.html_page import render_report_page
 from eclose.report.overview import find_worst_example
+from tests.diagnosis.judged_responses import hold_cases
 from tests.report.hostile import PAYLOADS, hostile_cases, hostile_notes
 from tests.report.making import make_cases, make_diagnosis, make_questions
 
@@ -373,7 +374,9 @@ def test_an_address_is_a_position(browser, report, cases, diagnosis):
 
 def test_a_transition_leads_to_its_responses(browser, cases, diagnosis, tmp_path):
     before = make_cases(make_questions(12), len(cases), seed=5)
-    against = compare_with_base_run(cases, before, "base", rng=np.random.default_rng(1), resamples=20)
+    against = compare_with_base_run(
+        hold_cases(cases), hold_cases(before), "base", rng=np.random.default_rng(1), resamples=20
+    )
     path = tmp_path / "report.html"
     path.write_text(render_report_page(diagnosis, cases, ReportContext(base=against)), "utf-8")
     with opened(browser, path) as tab:

@@ -19,6 +19,7 @@ from eclose.report.formats.markdown import render_markdown_report
 from eclose.report.marks import layout_difference_plot
 from eclose.stats.intervals import Interval
 from eclose.values.instance import Passage
+from tests.diagnosis.judged_responses import hold_cases
 from tests.diagnosis.test_diagnose import FAILS, case
 from tests.report.making import make_diagnosis
 from tests.report.test_explorer_data import unpack
@@ -52,8 +53,9 @@ BEFORE = [
 ]
 
 
-def held(now=NOW, before=BEFORE, **more):
-    return compare_with_base_run(now, before, "runs/base", rng=np.random.default_rng(1), resamples=200, **more)
+def held(now=NOW, before=BEFORE, left_out=()):
+    sides = (hold_cases(now), hold_cases(before, left_out=left_out))
+    return compare_with_base_run(*sides, "runs/base", rng=np.random.default_rng(1), resamples=200)
 
 
 @pytest.fixture(scope="module")

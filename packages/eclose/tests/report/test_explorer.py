@@ -8,6 +8,7 @@ import pytest
 from eclose.report.comparison import compare_with_base_run
 from eclose.report.context import ReportContext
 from eclose.report.formats.html_page import render_report_page
+from tests.diagnosis.judged_responses import hold_cases
 from tests.report.making import make_cases, make_questions
 from tests.report.test_browser import (
     DESKTOP,
@@ -45,7 +46,9 @@ IN_STEP = f"() => JSON.stringify(({ROW})()) === JSON.stringify(({PANE})())"
 def compared(cases, diagnosis, tmp_path_factory):
     """The report of a run held against another, which has every filter."""
     base = make_cases(make_questions(12), len(cases), seed=5)
-    against = compare_with_base_run(cases, base, "base", rng=np.random.default_rng(1), resamples=20)
+    against = compare_with_base_run(
+        hold_cases(cases), hold_cases(base), "base", rng=np.random.default_rng(1), resamples=20
+    )
     path = tmp_path_factory.mktemp("compared") / "report.html"
     path.write_text(render_report_page(diagnosis, cases, ReportContext(base=against)), "utf-8")
     return path

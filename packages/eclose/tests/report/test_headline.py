@@ -24,6 +24,7 @@ from eclose.report.sections import list_report_cautions
 from eclose.stats.intervals import Interval
 from eclose.stats.rates import Rate
 from eclose.values.judgment import MAX_UNJUDGED_SHARE, Criterion
+from tests.diagnosis.judged_responses import hold_cases
 from tests.diagnosis.test_diagnose import FAILS, case
 from tests.report.making import make_diagnosis
 from tests.report.test_sections import CORRECTED
@@ -200,7 +201,9 @@ def test_a_comparison_with_too_little_judged_gives_no_difference():
     import numpy as np
 
     base = [case(number=number) for number in range(60)]
-    against = compare_with_base_run(responses(56), base, "old", rng=np.random.default_rng(1), resamples=20)
+    against = compare_with_base_run(
+        hold_cases(responses(56)), hold_cases(base), "old", rng=np.random.default_rng(1), resamples=20
+    )
     output = [
         entry for entry in describe_run_comparison(against) if entry.startswith(("Reliability", "The local-global gap"))
     ]

@@ -14,6 +14,7 @@ from eclose.report.context import ReportContext
 from eclose.report.overview import _excerpt, compare_side_by_side, find_worst_example
 from eclose.values.judgment import Criterion
 from eclose.values.response import ResponseSource
+from tests.diagnosis.judged_responses import hold_cases
 from tests.diagnosis.test_diagnose import FAILS, case
 from tests.report.making import make_diagnosis
 
@@ -87,7 +88,7 @@ def test_two_systems_of_a_run_are_compared_in_words(systems):
 
 def test_a_base_run_is_compared_in_words(systems):
     old, new = systems
-    base = compare_with_base_run(new, old, "main", rng=np.random.default_rng(1), resamples=200)
+    base = compare_with_base_run(hold_cases(new), hold_cases(old), "main", rng=np.random.default_rng(1), resamples=200)
     sides = compare_side_by_side(make_diagnosis(new), ReportContext(base=base))
     assert sides.title.startswith("Against main")
     assert sides.sentence.startswith(
@@ -102,7 +103,7 @@ def test_a_base_run_is_compared_in_words(systems):
 
 def test_equal_runs_have_no_clear_change(systems):
     old, _ = systems
-    base = compare_with_base_run(old, old, "main", rng=np.random.default_rng(1), resamples=200)
+    base = compare_with_base_run(hold_cases(old), hold_cases(old), "main", rng=np.random.default_rng(1), resamples=200)
     sides = compare_side_by_side(make_diagnosis(old), ReportContext(base=base))
     assert "Clearly" not in sides.sentence
     assert "accuracy is the same" in sides.sentence

@@ -80,7 +80,7 @@ def test_the_page_says_how_many_responses_it_lists(many, diagnosis, monkeypatch)
     monkeypatch.setattr(filters, "MAX_PAGE_RESPONSES", 50)
     page = render_report_page(diagnosis, many)
     assert "This page lists 50 of 200 responses" in page
-    assert "<code>eclose data split</code>" in page
+    assert "<code>eclose data labels</code>" in page
     assert page == render_report_page(diagnosis, sample_report_cases(many, 50))
     # The figures are still those of all responses.
     assert "Of 200 responses" in page

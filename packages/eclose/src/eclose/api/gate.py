@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from eclose.diagnosis.gate_rules import (
     UndecidedPolicy,
     check_gate_limits,
 )
-from eclose.diagnosis.stream import RunCounts, compare_questions, count_runs, is_large_run, refuse_reused_questions
+from eclose.diagnosis.stream import RunCounts, count_runs, refuse_reused_questions
 from eclose.files.run_folder import VALIDATION_FILE
 from eclose.metrics.rates import Metric
 from eclose.readers.judged_run import JudgedCase, is_settled_by_people
@@ -28,8 +27,6 @@ from eclose.stats.rate_correction import CorrectedRate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from eclose.calls.cluster.workers import RaySettings
 
 
 @dataclass(frozen=True)
@@ -135,13 +132,12 @@ def gate(
     validation: Path | str | None = None,
     seed: int = 42,
     allow_stale: bool = False,
-    ray: RaySettings | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> GateResult:
     """Check a judged run against limits, which apply to the 95 % intervals of its rates over questions.
 
     Args:
-        run: Folder of a judged run, a run in parts (``split_run``), or cases.
+        run: Folder of a judged run, a table of its labels (``write_labels``), or cases.
         min_trr: Smallest share of reliable traces, between 0 and 1.
         min_accuracy: Smallest share of correct answers.
         min_lsr: Smallest share of locally sound traces.
@@ -156,7 +152,6 @@ def gate(
             the corrected rates.
         seed: Seed of the intervals of corrected rates and of differences.
         allow_stale: Use judgments although questions or responses changed after they were judged.
-        ray: Ray workers that count a run in parts, with the same result; every worker must reach the parts.
         notify: Function that is called with each notice at once; ``GateResult.notices`` has all of them.
 
     Returns:
@@ -181,7 +176,7 @@ def gate(
         max_lsr_drop=max_lsr_drop,
         max_lgg_rise=max_lgg_rise,
     )
-    return _check_run(run, limits, against, validation, seed=seed, allow_stale=allow_stale, ray=ray, notify=notify)
+    return _check_run(run, limits, against, validation, seed=seed, allow_stale=allow_stale, notify=notify)
 
 
 def _check_run(
@@ -192,16 +187,13 @@ def _check_run(
     *,
     seed: int,
     allow_stale: bool,
-    ray: RaySettings | None,
     notify: Callable[[str], None] | None,
 ) -> GateResult:
     """Read the run and its base run, and check every limit."""
     folder = Path(run) if isinstance(run, str | Path) else None
     base_folder = None if against is None else Path(against)
-    large = any(path is not None and is_large_run(path) for path in (folder, base_folder))
-    count = partial(count_runs, allow_stale=allow_stale, large=large, ray=ray)
-    counted = RunCounts.of(tuple(run)) if not isinstance(run, str | Path) else count([Path(run)])
-    base = None if base_folder is None else count([base_folder])
+    counted = count_runs([run], allow_stale=allow_stale) if isinstance(run, str | Path) else RunCounts.of(tuple(run))
+    base = None if base_folder is None else count_runs([base_folder], allow_stale=allow_stale)
     caveats = counted.caveats
     notices = (*list_run_caveats(caveats), *(() if base is None else list_run_caveats(base.caveats)))
     if notify is not None:
@@ -246,10 +238,8 @@ def _corrected_rates(
     from eclose.judging.correct_rates import correct_run_rates  # noqa: PLC0415 - the judge's modules are slow to import
 
     # Correcting rates by a validation needs the labels of all responses.
-    cases = run.labelled
-    judgments, responses = [case.judgment for case in cases], [case.response for case in cases]
     path = None if validation is None else Path(validation)
-    return correct_run_rates([folder], judgments, responses, path, rng=np.random.default_rng(seed)).rates
+    return correct_run_rates([folder], run.list_verdicts(), run.judges, path, rng=np.random.default_rng(seed)).rates
 
 
 def _baseline(run: RunCounts, base: RunCounts, name: str, seed: int) -> GateBaseRun:
@@ -257,10 +247,7 @@ def _baseline(run: RunCounts, base: RunCounts, name: str, seed: int) -> GateBase
 
     from eclose.diagnosis.compare import compare_counted_runs  # noqa: PLC0415
 
-    if run.sampled or base.sampled:
-        compare_questions(run, base)
-    else:
-        refuse_reused_questions(run, base)
+    refuse_reused_questions(run, base)
     sides = (side.labels.counted_run() for side in (run, base))
     overall = compare_counted_runs(*sides, rng=np.random.default_rng(seed)).overall
     rates = {

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diagnose_labels
 from eclose.diagnosis.number_format import format_count, format_percent_with_interval
-from eclose.diagnosis.stream import RunCounts, compare_questions, count_runs, is_large_run
+from eclose.diagnosis.stream import RunCounts, count_runs
 from eclose.errors import SettingError
-from eclose.files.parts import get_remote_url
+from eclose.files.parquet import get_remote_url
 from eclose.files.run_folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
-from eclose.metrics.rates import VERDICTS, Metric
-from eclose.metrics.summary import VERDICT_GROUPINGS
+from eclose.metrics.rates import Metric
 from eclose.readers.judged_run import JudgedCase, copy_unfinished_run, is_settled_by_people, name_run_folders
 from eclose.report.context import BaseComparison, ReportContext, SystemPair, add_corrected_rates
 from eclose.report.formats.file_formats import ReportFormat
@@ -28,13 +27,10 @@ from eclose.stats.intervals import Estimate, Interval
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    import numpy as np
     import pandas as pd
     import pyarrow as pa
 
-    from eclose.calls.cluster.workers import RaySettings
     from eclose.readers.judged_run import JudgedCaseSet
-    from eclose.values.verdict import SettledVerdict
 
 _WORST = 5
 """Responses that the HTML view of a notebook lists."""
@@ -235,21 +231,19 @@ def diagnose(
     seed: int = 42,
     resamples: int = 2_000,
     allow_stale: bool = False,
-    ray: RaySettings | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> Results:
     """Diagnose judged runs: which responses are unreliable, how often, and why.
 
     Args:
-        runs: Folder of a judged run, or several that are diagnosed together; runs in parts (``split_run``) may be in
-            object storage.
+        runs: Folder of a judged run, or several that are diagnosed together; also tables of their labels
+            (``write_labels``), which may be in object storage.
         against: Folder of another judged run to compare with, question by question.
         validation: File that ``eclose judge validate`` wrote; the one in the folder of a single run by default.
         title: Title of the report.
         seed: Seed of the intervals of corrected rates and differences.
         resamples: Bootstrap resamples of the comparison.
         allow_stale: Use judgments although questions or responses changed after they were judged; every output says so.
-        ray: Ray workers that count runs in parts, with the same results; every worker must reach the parts.
         notify: Function that is called with each notice at once; ``Results.notices`` has all of them.
 
     Returns:
@@ -280,7 +274,6 @@ def diagnose(
                 seed=seed,
                 resamples=resamples,
                 allow_stale=allow_stale,
-                ray=ray,
                 notify=notify,
             )
             return replace(results, notices=(*unfinished, *results.notices), folder=folders[0])
@@ -293,8 +286,7 @@ def diagnose(
 
     validation = None if validation is None else Path(validation)
     base_folders = [] if against is None else [Path(against)]
-    large = any(is_large_run(folder) for folder in (*folders, *base_folders))
-    counted = count_runs(folders, allow_stale=allow_stale, large=large, ray=ray)
+    counted = count_runs(folders, allow_stale=allow_stale)
     case_set = counted.case_set
     note(list_run_caveats(case_set))
     diagnosis = diagnose_labels(counted.labels)
@@ -302,7 +294,7 @@ def diagnose(
     note([*(f"STALE: {sentence}" for sentence in stale), *_describe_abstentions(case_set.cases)])
     context = _context(case_set, stale, title)
     if base_folders:
-        base = count_runs(base_folders, allow_stale=allow_stale, large=large, ray=ray)
+        base = count_runs(base_folders, allow_stale=allow_stale)
         note(list_run_caveats(base.case_set))
         name = name_run_folders([*folders, *base_folders])[-1]
         context = _compared(context, counted, base, name, seed, resamples)
@@ -315,7 +307,7 @@ def diagnose(
     notices += (*missing, *_describe_unlabelled(diagnosis))
     # Each part has its own generator from the same seed, so a comparison does not change the corrected rates.
     validated = validation is not None or (folders[0] / VALIDATION_FILE).exists()
-    context = _corrected(context, folders, counted.labelled if validated else (), validation, seed)
+    context = _corrected(context, folders, counted if validated else RunCounts.of(()), validation, seed)
     if context.validation is None:  # a validation treats the labels as those of a judge
         context = replace(context, settled_by_people=is_settled_by_people(folders, diagnosis.judges))
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
@@ -411,7 +403,8 @@ def default_report_folder(run: Path | str) -> Path:
     """
     if (url := get_remote_url(run)) is not None:
         raise SettingError(f"{url}: is in object storage. Name a folder on this computer for the report with --out.")
-    return Path(run) / REPORT_FOLDER
+    folder = Path(run)
+    return (folder.parent if folder.suffix == ".parquet" else folder) / REPORT_FOLDER
 
 
 def list_run_caveats(case_set: JudgedCaseSet) -> Iterator[str]:
@@ -439,57 +432,17 @@ def _compared(
 
     from eclose.report.comparison import compare_with_base_run  # noqa: PLC0415
 
-    rng = np.random.default_rng(seed)
-    if run.sampled or base.sampled:
-        comparison = _compare_counts(run, base, name, rng, resamples)
-    else:
-        cases, left_out = run.case_set.cases, base.case_set.left_out
-        comparison = compare_with_base_run(
-            cases, base.case_set.cases, name, rng=rng, resamples=resamples, left_out=left_out
-        )
-    stale = (*context.stale, *(f"{name}: {sentence}" for sentence in base.case_set.stale))
-    rejected = {f"{name}/{file}": reasons for file, reasons in base.case_set.rejected.items()}
+    comparison = compare_with_base_run(run, base, name, rng=np.random.default_rng(seed), resamples=resamples)
+    stale = (*context.stale, *(f"{name}: {sentence}" for sentence in base.caveats.stale))
+    rejected = {f"{name}/{file}": reasons for file, reasons in base.caveats.rejected.items()}
     return replace(context, base=comparison, stale=stale, rejected={**context.rejected, **rejected})
-
-
-def _compare_counts(
-    run: RunCounts, base: RunCounts, name: str, rng: np.random.Generator, resamples: int
-) -> BaseComparison:
-    """Return the comparison of two runs of which one is large; pairs of responses are counted, not listed."""
-    from eclose.diagnosis.compare import classify_response, compare_counted_runs, count_transitions  # noqa: PLC0415
-    from eclose.diagnosis.label_table import pair_labels  # noqa: PLC0415
-    from eclose.report.comparison import list_comparison_cautions  # noqa: PLC0415
-
-    other_passages = compare_questions(run, base)
-    sides = (run.labels.counted_run(), base.labels.counted_run())
-    comparison = compare_counted_runs(*sides, rng=rng, resamples=resamples)
-    judges = (run.labels.list_judges(), base.labels.list_judges())
-    cautions = list_comparison_cautions(judges, other_passages, comparison, base.caveats.left_out)
-    if run.repeated_ids or base.repeated_ids:
-        return BaseComparison(name, comparison, (*cautions, _UNPAIRED))
-    rows, partners = pair_labels(run.labels, base.labels)
-    old, new = base.labels.verdict[partners], run.labels.verdict[rows]
-    comparison = comparison.with_transitions(count_transitions(old, new))
-    classes = dict(zip(rows.tolist(), old.tolist(), strict=True))
-    before = {
-        case.response.id: classify_response(VERDICTS[classes[row]])
-        for row, case in zip(run.shown.tolist(), run.case_set.cases, strict=True)
-        if row in classes
-    }
-    return BaseComparison(name, comparison, (*cautions, _PAIRS_NOT_LISTED), before)
-
-
-_UNPAIRED = "Several runs with the same response ids are compared by their rates; single responses are not paired."
-_PAIRS_NOT_LISTED = (
-    "The runs are large: all pairs of responses are counted, and those of the listed responses are shown."
-)
 
 
 def _paired_systems(run: RunCounts, seed: int, resamples: int) -> SystemPair | None:
     """Return the comparison of two systems; None for another number, or where they share no question."""
     import numpy as np  # noqa: PLC0415
 
-    from eclose.diagnosis.compare import compare_counted_runs, compare_runs_by_question  # noqa: PLC0415
+    from eclose.diagnosis.compare import compare_counted_runs  # noqa: PLC0415
 
     systems = run.labels.systems()
     if not systems:
@@ -498,22 +451,17 @@ def _paired_systems(run: RunCounts, seed: int, resamples: int) -> SystemPair | N
     if set(systems[base].questions).isdisjoint(systems[name].questions):
         return None
     rng = np.random.default_rng(seed)
-    if run.sampled:
-        return SystemPair(base, name, compare_counted_runs(systems[name], systems[base], rng=rng, resamples=resamples))
-    rows: dict[str, list[SettledVerdict]] = {base: [], name: []}
-    for case in run.case_set.cases:
-        rows[VERDICT_GROUPINGS["model"](case.row)].append(case.row)
-    return SystemPair(base, name, compare_runs_by_question(rows[name], rows[base], rng=rng, resamples=resamples))
+    return SystemPair(base, name, compare_counted_runs(systems[name], systems[base], rng=rng, resamples=resamples))
 
 
 def _corrected(
-    context: ReportContext, runs: Sequence[Path], cases: Sequence[JudgedCase], validation: Path | None, seed: int
+    context: ReportContext, runs: Sequence[Path], counted: RunCounts, validation: Path | None, seed: int
 ) -> ReportContext:
     """Return the context with the corrected rates of the runs, or with the reason why there are none."""
     import numpy as np  # noqa: PLC0415
 
     from eclose.judging.correct_rates import correct_run_rates  # noqa: PLC0415
 
-    judgments, responses = [case.judgment for case in cases], [case.response for case in cases]
     rng = np.random.default_rng(seed)
-    return add_corrected_rates(context, correct_run_rates(runs, judgments, responses, validation, rng=rng))
+    verdicts, judges = counted.list_verdicts(), counted.judges
+    return add_corrected_rates(context, correct_run_rates(runs, verdicts, judges, validation, rng=rng))

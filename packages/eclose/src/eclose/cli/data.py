@@ -1,4 +1,4 @@
-"""``eclose data``: convert, sample, describe and check files of questions; split runs; import and export logs."""
+"""``eclose data``: convert, sample, describe and check files of questions; tables of labels; import and export logs."""
 
 from __future__ import annotations
 
@@ -276,21 +276,20 @@ def from_inspect(
 
 
 @app.command()
-def split(
+def labels(
     run: Annotated[Path, typer.Argument(help="Folder of a judged run.", show_default=False, file_okay=False)],
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", help="New folder, or an address: s3://bucket/path, gs://..., abfss://..."),
+        typer.Option("--out", "-o", help="New Parquet file, or an address: s3://bucket/path, gs://..., abfss://..."),
     ],
-    rows: Annotated[int, typer.Option(min=1, help="Responses of a part.")] = 50_000,
     allow_stale: AllowStale = False,
 ) -> None:
-    """Write a judged run in Parquet parts, which diagnose and gate read without holding the run in memory."""
-    from eclose.diagnosis.stream import split_run
-    from eclose.files.parts import get_remote_url
+    """Write the labels of a judged run as a Parquet table, which diagnose and gate read as the run itself."""
+    from eclose.diagnosis.label_file import write_labels
+    from eclose.files.parquet import get_remote_url
 
-    count = split_run(run, out, rows=rows, allow_stale=allow_stale)
-    print_line(f"{get_remote_url(out) or out}: {format_count(count, 'part')} written")
+    count = write_labels(run, out, allow_stale=allow_stale)
+    print_line(f"{get_remote_url(out) or out}: labels of {format_count(count, 'response')} written")
 
 
 def _scan(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclose.cli.report import Base, Out, Resamples, Runs, Seed, Title, ValidationFile, write_and_print_report
-from eclose.cli.shared.model_options import CallEngine, EngineName, RayAddress, Workers, make_ray_settings
 from eclose.cli.shared.output import (
     AllowStale,
     format_count,
@@ -31,9 +30,6 @@ def diagnose(
     seed: Seed = 42,
     resamples: Resamples = 2_000,
     allow_stale: AllowStale = False,
-    engine: EngineName = CallEngine.PROCESS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
 ) -> None:
     """Say which responses of judged runs are unreliable and why: rates with intervals, and every response to look at.
 
@@ -54,7 +50,6 @@ def diagnose(
         seed=seed,
         resamples=resamples,
         allow_stale=allow_stale,
-        ray=make_ray_settings(engine, workers, ray_address),
         notify=print_line,
     )
     _print_rates(results.diagnosis, results.context)

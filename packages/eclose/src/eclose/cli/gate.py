@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from eclose.cli.shared.model_options import CallEngine, EngineName, RayAddress, Workers, make_ray_settings
 from eclose.cli.shared.output import AllowStale, format_count, print_line
 from eclose.cli.shared.recipe import recipe_key
 
@@ -23,7 +22,7 @@ def _limit(flag: str, text: str) -> typer.models.OptionInfo:
 
 
 def gate(
-    run: Annotated[Path, typer.Argument(help="Folder of a judged run.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a judged run, or a table of its labels.", show_default=False)],
     *,
     min_trr: Annotated[float | None, _limit("--min-trr", "Smallest share of reliable traces (0 to 1).")] = None,
     min_accuracy: Annotated[
@@ -75,9 +74,6 @@ def gate(
     ] = None,
     seed: Annotated[int, recipe_key()] = 42,
     allow_stale: AllowStale = False,
-    engine: EngineName = CallEngine.PROCESS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
 ) -> None:
     """Check a judged run against limits: exit with 0 where it passes, 100 where it fails, 101 where it cannot tell.
 
@@ -112,7 +108,6 @@ def gate(
         validation=validation,
         seed=seed,
         allow_stale=allow_stale,
-        ray=make_ray_settings(engine, workers, ray_address),
         notify=print_line,
     )
     if result.left_out:

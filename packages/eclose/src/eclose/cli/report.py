@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Runs = Annotated[
     list[Path],
-    typer.Argument(help="Folders of judged runs, diagnosed together.", show_default=False),
+    typer.Argument(help="Folders of judged runs, or tables of their labels, diagnosed together.", show_default=False),
 ]
 Base = Annotated[
     Path | None,

@@ -161,32 +161,6 @@ class RunComparison:
         return tuple(pair for pair in self.pairs if pair.classes[0] != pair.classes[1])
 
 
-def compare_runs_by_question(
-    run: Sequence[SettledVerdict], base: Sequence[SettledVerdict], *, rng: np.random.Generator, resamples: int = 2_000
-) -> RunComparison:
-    """Compare a run with a base run.
-
-    Questions are the same where dataset and id are the same.
-
-    Raises:
-        UserError: The runs share no question.
-    """
-    comparison = compare_counted_runs(CountedRun.of(run), CountedRun.of(base), rng=rng, resamples=resamples)
-    # Numbered over both runs, the run first: pairs come in the order of its questions.
-    rows = (*run, *base)
-    keys = PairingKeys(
-        number_distinct_labels([row.response_id for row in rows])[0],
-        number_distinct_labels([(row.benchmark, row.instance_id) for row in rows])[0],
-        # The first number, 0, is that of an unknown source.
-        number_distinct_labels([None, *(row.source for row in rows)])[0][1:],
-    )
-    sides = (PairingKeys(*(key[: len(run)] for key in keys)), PairingKeys(*(key[len(run) :] for key in keys)))
-    pairs = tuple(
-        ResponsePair(base[partner], run[row]) for row, partner in zip(*map(list, pair_responses(*sides)), strict=True)
-    )
-    return replace(comparison.with_transitions(Counter(pair.classes for pair in pairs)), pairs=pairs)
-
-
 class CountedRun(NamedTuple):
     """The verdicts of a run, counted by question: the rates of a comparison need no more."""
 
@@ -194,17 +168,13 @@ class CountedRun(NamedTuple):
     """Every question by its number, in the order of the run."""
     counts: VerdictCounts
 
-    @classmethod
-    def of(cls, rows: Sequence[SettledVerdict]) -> CountedRun:
-        """Return the counts of a list of verdicts."""
-        _, questions = number_distinct_labels([(row.benchmark, row.instance_id) for row in rows])
-        return cls(questions, VerdictCounts.of(rows))
-
 
 def compare_counted_runs(
     run: CountedRun, base: CountedRun, *, rng: np.random.Generator, resamples: int = 2_000
 ) -> RunComparison:
-    """Compare the rates of two counted runs; single responses are not paired, so all of them are ``unpaired``.
+    """Compare the rates of two runs; single responses are not paired, so all of them are ``unpaired``.
+
+    Questions are the same where dataset and id are the same.
 
     Raises:
         UserError: The runs share no question.
@@ -231,9 +201,8 @@ def compare_counted_runs(
 def _count_unshared(run: CountedRun, shared: Collection[QuestionKey]) -> UnsharedResponseCounts:
     """Count the questions and responses that only one run has."""
     alone = np.array([question not in shared for question in run.questions])
-    responses = run.counts.times
-    unshared = int(responses[alone[run.counts.question]].sum())
-    return UnsharedResponseCounts(int(alone.sum()), unshared, int(responses.sum()) - unshared)
+    unshared = int(alone[run.counts.question].sum())
+    return UnsharedResponseCounts(int(alone.sum()), unshared, len(run.counts.question) - unshared)
 
 
 def _compare_group(
@@ -318,8 +287,7 @@ def _sum_columns(run: VerdictCounts, base: VerdictCounts, questions: int) -> tup
     for start, side in ((0, run), (len(Metric), base)):
         for sums, table in zip((hits, counted), tabulate_indicator_bounds().judged, strict=True):
             for index, column in enumerate(table.T):
-                cases = column[side.verdict] * side.times
-                sums[:, start + index] = np.bincount(side.question, cases, minlength=questions)
+                sums[:, start + index] = np.bincount(side.question, column[side.verdict], minlength=questions)
     return hits, counted
 
 

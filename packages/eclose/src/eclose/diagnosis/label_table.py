@@ -227,8 +227,8 @@ class LabelTable:
         return cls(**columns)
 
     def count_verdicts(self) -> VerdictCounts:
-        """Return the verdicts by question, one row a response."""
-        return VerdictCounts(self.question.astype(np.intp), self.verdict, np.ones(len(self), np.intp))
+        """Return question and verdict of each response."""
+        return VerdictCounts(self.question.astype(np.intp), self.verdict)
 
     def counted_run(self) -> CountedRun:
         """Return all responses as one side of a comparison."""
@@ -348,40 +348,14 @@ class ResponseColumns:
         """
         source = response.source
         matched, with_aliases = _match(response.answer, instance)
-        self.append(
-            id_=response.id,
-            question=question,
-            model=None if source is None else source.model,
-            source=hash_source(source),
-            matched=matched,
-            matched_with_aliases=with_aliases,
-            without_steps=not response.trace.steps,
-            prose_trace=is_prose_trace(response.reading),
-            position=position,
-        )
-
-    def append(
-        self,
-        *,
-        id_: str,
-        question: int,
-        model: str | None,
-        source: int,
-        matched: int,
-        matched_with_aliases: int,
-        without_steps: bool,
-        prose_trace: bool,
-        position: int,
-    ) -> None:
-        """Add the row of a response."""
-        self.ids.append(hash64(id_.encode("utf-8", "surrogatepass")))
+        self.ids.append(hash64(response.id.encode("utf-8", "surrogatepass")))
         self.question.append(question)
-        self.model.append(-1 if model is None else self.models.setdefault(model, len(self.models)))
-        self.source.append(source)
+        self.model.append(-1 if source is None else self.models.setdefault(source.model, len(self.models)))
+        self.source.append(hash_source(source))
         self.matched.append(matched)
-        self.matched_with_aliases.append(matched_with_aliases)
-        self.without_steps.append(without_steps)
-        self.prose_trace.append(prose_trace)
+        self.matched_with_aliases.append(with_aliases)
+        self.without_steps.append(not response.trace.steps)
+        self.prose_trace.append(is_prose_trace(response.reading))
         self.position.append(position)
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class QuestionHashes(NamedTuple):
-    """Hashes of the text of a question and of its passages."""
+    """Hashes of the text of a question and of its passages; zero where a table of labels has none."""
 
     text: int
     passages: int

@@ -7,48 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from itertools import combinations, permutations
+from functools import cached_property
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eclose.diagnosis.compare import QuestionKey, name_outcome
-from eclose.diagnosis.label_table import LabelTable
+from eclose.diagnosis.label_file import is_label_file, read_label_file
+from eclose.diagnosis.label_table import LabelTable, count_by_appearance
 from eclose.diagnosis.labelled_run import HeldCases, LabelledRun, QuestionHashes, read_run_files
 from eclose.diagnosis.response_sample import ResponseStratum, choose_responses
 from eclose.errors import SettingError, UserError
-from eclose.files.json_reader import is_plain_json_lines
-from eclose.files.parts import get_remote_url, is_in_parts
-from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
+from eclose.files.parquet import get_remote_url
 from eclose.metrics.rates import VERDICTS
 from eclose.readers.judged_run import (
     NAMED_TWICE,
     JudgedCase,
     JudgedCaseSet,
-    combine_case_sets,
+    combine_caveats,
     describe_contained_run,
     describe_reused_question,
     name_run_folders,
     prefix_response_id,
 )
 from eclose.stats.arrays import Indices
-from eclose.values.instance import Instance
-from eclose.values.judgment import Criterion, Judgment, StepJudgment
-from eclose.values.response import Response, Trace
+from eclose.values.verdict import SettledVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from eclose.calls.cluster.workers import RaySettings
-    from eclose.values.three_valued import Label
 
 LARGE_RUN = 100_000
 """Responses above which a report shows a sample."""
 SAMPLE_SIZE = 5_000
 """Responses of a large run that a report shows."""
-_RUN_FILES = (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)
 
 
 @dataclass(frozen=True)
@@ -76,7 +69,8 @@ class RunCounts:
     @cached_property
     def caveats(self) -> JudgedCaseSet:
         """The caveats of the rates, without the cases."""
-        return self._combine({name: run.caveats for name, run in self.runs.items()})
+        sets = {name: run.caveats for name, run in self.runs.items()}
+        return next(iter(sets.values())) if len(sets) == 1 else combine_caveats(sets, repeated_ids=self.repeated_ids)
 
     @cached_property
     def case_set(self) -> JudgedCaseSet:
@@ -89,9 +83,22 @@ class RunCounts:
         return len(self.labels) > len(self.shown)
 
     @property
-    def labelled(self) -> Sequence[JudgedCase]:
-        """Every counted response with its labels; without its texts where not all responses are shown."""
-        return tuple(self._list_labels()) if self.sampled else self.case_set.cases
+    def judges(self) -> list[str]:
+        """The judges of the responses, in the order of their first judgments."""
+        return [self.labels.judges[number] for number in count_by_appearance(self.labels.judge)]
+
+    def list_verdicts(self) -> list[SettledVerdict]:
+        """Return the verdicts of all responses with their ids; without their sources where not all are shown."""
+        if not self.sampled:
+            return [case.row for case in self.case_set.cases]
+        verdicts = []
+        for name, run in self.runs.items():
+            labels, prefix = run.labels, f"{name}/" if self.repeated_ids else ""
+            keys = (labels.questions[number] for number in labels.question.tolist())
+            codes, ids = labels.verdict.tolist(), run.source.read_ids(labels.positions)
+            for id_, (benchmark, question), code in zip(ids, keys, codes, strict=True):
+                verdicts.append(SettledVerdict(f"{prefix}{id_}", question, VERDICTS[code], benchmark))
+        return verdicts
 
     def read_cases(self, rows: Indices) -> Iterator[JudgedCase]:
         """Yield the whole cases of some responses."""
@@ -100,14 +107,15 @@ class RunCounts:
             yield from (prefix_response_id(name, case) for case in cases) if self.repeated_ids else cases
 
     def list_questions(self) -> Iterator[tuple[QuestionKey, QuestionHashes, int]]:
-        """Yield key and hashes of the questions of each run, and a row that answers them."""
+        """Yield key and hashes of the questions of each run, and a row that answers them; without unknown ones."""
         start = 0
         for run in self.runs.values():
             labels = run.labels
             # Questions are numbered in the order of their first responses.
             _, rows = np.unique(labels.question, return_index=True)
             hashes = run.source.hash_questions(labels.positions[rows])
-            yield from zip(labels.questions, hashes, (start + rows).tolist(), strict=True)
+            entries = zip(labels.questions, hashes, (start + rows).tolist(), strict=True)
+            yield from (entry for entry in entries if entry[1].text)
             start += len(labels)
 
     def _divide(self, rows: Indices) -> Iterator[tuple[str, LabelledRun, Indices]]:
@@ -117,94 +125,29 @@ class RunCounts:
             yield name, run, rows[(rows >= start) & (rows < start + len(run.labels))] - start
             start += len(run.labels)
 
-    def _combine(self, sets: Mapping[str, JudgedCaseSet]) -> JudgedCaseSet:
-        if len(sets) == 1:
-            return next(iter(sets.values()))
-        return combine_case_sets(sets, repeated_ids=self.repeated_ids)
 
-    def _list_labels(self) -> Iterator[JudgedCase]:
-        for name, run, rows in self._divide(np.arange(len(self.labels))):
-            labels = run.labels
-            ids = run.source.read_ids(labels.positions)
-            for id_, row in zip(ids, rows.tolist(), strict=True):
-                case = _without_texts(id_, labels, row)
-                yield prefix_response_id(name, case) if self.repeated_ids else case
-
-
-_NO_ENTRIES: dict[Criterion, str] = {}
-_NO_VOTES: dict[str, tuple[Label, ...]] = {}
-_ONE_STEP = {label: (StepJudgment(True, label),) for label in (True, False, None)}
-
-
-def _without_texts(id_: str, labels: LabelTable, row: int) -> JudgedCase:
-    """Return a case with the five labels of a response and nothing else; equal parts are shared."""
-    verdict = VERDICTS[labels.verdict[row]]
-    benchmark, question = labels.questions[labels.question[row]]
-    judgment = Judgment(
-        id_,
-        labels.judges[labels.judge[row]],
-        _ONE_STEP[verdict.locally_sound],
-        aligned=verdict.aligned,
-        closed=verdict.closed,
-        complete=verdict.complete,
-        correct=verdict.correct,
-        unjudged=_NO_ENTRIES,
-        reasons=_NO_ENTRIES,
-        votes=_NO_VOTES,
-    )
-    return JudgedCase(
-        Instance(question, "", (), benchmark=benchmark), Response(id_, question, Trace(()), None), judgment
-    )
-
-
-def is_large_run(run: Path) -> bool:
-    """Return whether a run has more than ``LARGE_RUN`` responses in JSON Lines, or is in parts."""
-    if is_in_parts(run):
-        return True
-    files = [run / name for name in _RUN_FILES]
-    if not all(path.is_file() and is_plain_json_lines(path) for path in files):
-        return False
-    # Lines are counted, not parsed; a blank line more or less does not matter at this size.
-    with files[1].open("rb") as file:
-        blocks = iter(partial(file.read, 2**20), b"")
-        lines = 0
-        for block in blocks:
-            lines += block.count(b"\n")
-            if lines > LARGE_RUN:
-                return True
-    return False
-
-
-def count_runs(
-    runs: Sequence[Path | str],
-    *,
-    allow_stale: bool = False,
-    large: bool = False,
-    ray: RaySettings | None = None,
-) -> RunCounts:
+def count_runs(runs: Sequence[Path | str], *, allow_stale: bool = False) -> RunCounts:
     """Read the labels of judged runs together, and choose the responses to show.
 
     Where two runs use the same response id, the name of the run is put before every id.
 
     Args:
-        runs: Folders of judged runs, or runs in parts.
+        runs: Folders of judged runs, or tables of their labels.
         allow_stale: Use judgments although questions or responses changed after they were judged.
-        large: Whether a sample of the responses is shown.
-        ray: Ray workers that read runs in parts; this process reads them without.
 
     Raises:
-        SettingError: A run is named twice, or a run that is not in parts is to be read on Ray.
+        SettingError: A run is named twice.
         UserError: All responses of one run are in another one, so that they would count twice; or one id stands for
             two questions; or the conditions of ``read_judged_cases``.
     """
     if len({str(get_remote_url(run) or Path(run).resolve()) for run in runs}) < len(runs):
         raise SettingError(NAMED_TWICE)
     names = name_run_folders([Path(run) for run in runs])
-    parts = {name: _read_run(run, allow_stale=allow_stale, ray=ray) for name, run in zip(names, runs, strict=True)}
-    refuse_shared_responses(parts, large=large)
+    parts = {name: _read_run(run, allow_stale=allow_stale) for name, run in zip(names, runs, strict=True)}
+    refuse_shared_responses(parts)
     ids = np.concatenate([run.labels.ids for run in parts.values()])
     counts = RunCounts(parts, np.arange(len(ids)), repeated_ids=len(parts) > 1 and len(np.unique(ids)) < len(ids))
-    return replace(counts, shown=_sample(counts.labels)) if large and len(ids) > SAMPLE_SIZE else counts
+    return replace(counts, shown=_sample(counts.labels)) if len(ids) > LARGE_RUN else counts
 
 
 def _sample(labels: LabelTable) -> Indices:
@@ -222,22 +165,17 @@ def _sample(labels: LabelTable) -> Indices:
     return choose_responses(strata, stratum, labels.ids, SAMPLE_SIZE)
 
 
-def refuse_shared_responses(runs: Mapping[str, LabelledRun], *, large: bool) -> None:
+def refuse_shared_responses(runs: Mapping[str, LabelledRun]) -> None:
     """Raise UserError where all responses of a run are in another one, or where one id stands for two questions."""
     # In both orders, since either run may be a part of the other.
     for (name, run), (other_name, other) in permutations(runs.items(), 2):
-        if _is_contained(run, other, with_questions=large):
+        if _is_contained(run, other):
             raise UserError(describe_contained_run(name, other_name))
-    counts = [RunCounts({name: run}, np.arange(len(run.labels))) for name, run in runs.items()]
-    if not large:
-        refuse_reused_questions(*counts)
-        return
-    for pair in combinations(counts, 2):
-        compare_questions(*pair, "combined")
+    refuse_reused_questions(*(RunCounts({name: run}, np.arange(len(run.labels))) for name, run in runs.items()))
 
 
-def _is_contained(run: LabelledRun, other: LabelledRun, *, with_questions: bool) -> bool:
-    """Return whether every response of a run, and its question where asked for, is in another one."""
+def _is_contained(run: LabelledRun, other: LabelledRun) -> bool:
+    """Return whether every response of a run is in another one."""
     _, rows, other_rows = np.intersect1d(run.labels.ids, other.labels.ids, assume_unique=True, return_indices=True)
     if len(rows) < len(run.labels) or not len(rows):
         return False
@@ -248,10 +186,7 @@ def _is_contained(run: LabelledRun, other: LabelledRun, *, with_questions: bool)
         other.source.read_cases(other.labels.positions[other_rows[order]]),
         strict=True,
     )
-    return all(
-        own.response == others.response and (not with_questions or own.instance == others.instance)
-        for own, others in pairs
-    )
+    return all(own.response == others.response for own, others in pairs)
 
 
 def refuse_reused_questions(*runs: RunCounts) -> None:
@@ -275,67 +210,21 @@ def _find_reused_question(*runs: RunCounts) -> tuple[tuple[RunCounts, int], tupl
     return None
 
 
-def compare_questions(run: RunCounts, base: RunCounts, use: str = "compared") -> int:
-    """Return the number of shared questions with other passages in the base run.
+def count_other_passages(run: RunCounts, base: RunCounts) -> int:
+    """Return the number of shared questions with other passages in the base run."""
+    passages, base_passages = _hash_passages(run), _hash_passages(base)
+    return sum(passages[key] != base_passages[key] for key in passages.keys() & base_passages.keys())
 
-    Args:
-        run: A run.
-        base: The other run.
-        use: What is done with the runs, for the message.
 
-    Raises:
-        UserError: One id stands for different questions in the two runs.
-    """
-    base_hashes: dict[QuestionKey, QuestionHashes] = {}
-    for key, hashes, _ in base.list_questions():
-        base_hashes.setdefault(key, hashes)
-    differing, compared = 0, set()
+def _hash_passages(run: RunCounts) -> dict[QuestionKey, set[int]]:
+    """Return the hashes of the passages of every question, of which several runs may have several."""
+    by_question: dict[QuestionKey, set[int]] = {}
     for key, hashes, _ in run.list_questions():
-        if key in compared or key not in base_hashes:
-            continue
-        compared.add(key)
-        if hashes.text != base_hashes[key].text:
-            raise UserError(
-                f"question {key[1]} has another text in the {'base' if use == 'compared' else 'other'} run. "
-                f"Runs can be {use} only where the same id is the same question."
-            )
-        differing += hashes.passages != base_hashes[key].passages
-    return differing
+        by_question.setdefault(key, set()).add(hashes.passages)
+    return by_question
 
 
-def _read_run(run: Path | str, *, allow_stale: bool, ray: RaySettings | None) -> LabelledRun:
-    if is_in_parts(run):
-        from eclose.diagnosis.parts import read_run_in_parts  # noqa: PLC0415 - rarely needed
-
-        return read_run_in_parts(run, allow_stale=allow_stale, ray=ray)
-    if ray is not None:
-        raise SettingError(f"{run}: workers count runs in parts. Write it in parts first: eclose data split {run} OUT.")
+def _read_run(run: Path | str, *, allow_stale: bool) -> LabelledRun:
+    if is_label_file(run):
+        return read_label_file(run, allow_stale=allow_stale)
     return read_run_files(Path(run), allow_stale=allow_stale)
-
-
-def split_run(run: Path | str, out: Path | str, *, rows: int | None = None, allow_stale: bool = False) -> int:
-    """Write a judged run in Parquet parts, which ``diagnose`` and ``gate`` read as they read the folder of a run.
-
-    Args:
-        run: Folder of a judged run in JSON Lines.
-        out: New folder, or an address in object storage: ``s3://bucket/path``, ``gs://`` or ``abfss://``.
-        rows: Responses of a part, 50,000 by default.
-        allow_stale: Use judgments although questions or responses changed after they were judged.
-
-    Returns:
-        The number of parts.
-
-    Raises:
-        UserError: The folder holds no judged run, or judgments of other responses; or ``out`` holds parts already.
-
-    Examples:
-        >>> from eclose.diagnosis.stream import split_run
-        >>> split_run("demo", "demo-parts", rows=20)
-        3
-    """
-    from eclose.diagnosis.parts import PART_ROWS, refuse_used_folder, write_parts  # noqa: PLC0415
-
-    part_rows = PART_ROWS if rows is None else rows
-    refuse_used_folder(out, part_rows)
-    counted = read_run_files(Path(run), allow_stale=allow_stale)
-    return len(write_parts(out, counted, part_rows).parts)

@@ -1,14 +1,39 @@
-"""Writing of Parquet files, one row group at a time, in constant memory. Needs pyarrow, an extra."""
+"""Parquet files, written one row group at a time in constant memory, and where they are. Needs pyarrow, an extra."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Self
+import re
+from pathlib import Path
+from typing import Any, Self
 
 from eclose.errors import UserError
 
-if TYPE_CHECKING:
-    from pathlib import Path
+_REMOTE = re.compile(r"(s3|gs|gcs|abfs|abfss):/+(.+)")
+
+
+def get_remote_url(path: Path | str) -> str | None:
+    """Return an address in object storage; None for a path.
+
+    A ``Path`` of an address has lost one of its slashes, which is put back.
+    """
+    # "s3://bucket/run" as a Path is "s3:/bucket/run".
+    match = _REMOTE.fullmatch(str(path))
+    return None if match is None else f"{match[1]}://{match[2].rstrip('/')}"
+
+
+def open_filesystem(path: Path | str) -> tuple[Any, str]:
+    """Return pyarrow's file system of a path or an address, and the path in it."""
+    import_pyarrow(f"{path}: Parquet")
+    from pyarrow import fs  # noqa: PLC0415 - an extra
+
+    if (url := get_remote_url(path)) is None:
+        return fs.LocalFileSystem(), str(Path(path).absolute())
+    try:
+        filesystem, inside = fs.FileSystem.from_uri(url)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{url}: cannot be opened ({error}).") from error
+    return filesystem, inside
 
 
 def import_pyarrow(purpose: str = "writing Parquet") -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from eclose.files.run_folder import VALIDATION_FILE
 from eclose.judging.validation_file import (
+    JudgedRun,
     ValidationRecord,
     correct_rates_by_validation,
     read_judge_settings,
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from eclose.values.judgment import Judgment
-    from eclose.values.response import Response
+    from eclose.values.verdict import SettledVerdict
 
 MIN_PEOPLE_LABELS = 30
 """Fewest responses with a label of both people and judge that give a corrected rate or count as a validation."""
@@ -60,8 +60,8 @@ class RateCorrection:
 
 def correct_run_rates(
     runs: Sequence[Path],
-    judgments: Sequence[Judgment],
-    responses: Sequence[Response],
+    verdicts: Sequence[SettledVerdict],
+    judges: Sequence[str],
     validation: Path | None = None,
     *,
     rng: np.random.Generator,
@@ -73,8 +73,8 @@ def correct_run_rates(
 
     Args:
         runs: Folders of the judged runs.
-        judgments: The judgments in use, of all runs together.
-        responses: The judged responses, which tell what responses share a question.
+        verdicts: The verdicts of the judge, of all runs together, one for each response.
+        judges: Judges of the runs, in the order of their first judgments.
         validation: A file that ``eclose judge validate`` wrote.
         rng: Random generator of the intervals.
 
@@ -85,14 +85,15 @@ def correct_run_rates(
     # Of several runs each may have a validation of its own, and none is more right than the others.
     if path is None and len(runs) == 1 and (runs[0] / VALIDATION_FILE).exists():
         path = runs[0] / VALIDATION_FILE
-    if path is None or not judgments:
+    if path is None or not verdicts:
         return RateCorrection(reasons=dict.fromkeys(Metric, NO_VALIDATION))
     judge_validation = read_validation(path)
     # Every run is checked, because one of them may have been judged with other settings.
     for run in runs:
         settings = read_judge_settings(run)
-        require_validated_judge(judge_validation, judgments[0].judge, settings)
-    corrected = correct_rates_by_validation(judge_validation, judgments, responses, settings=settings, rng=rng)
+        require_validated_judge(judge_validation, judges[0], settings)
+    run_verdicts = JudgedRun.of_verdicts(verdicts, judges)
+    corrected = correct_rates_by_validation(judge_validation, run_verdicts, settings=settings, rng=rng)
     by_metric = {LABEL_METRICS[label]: rate for label, rate in corrected.rates.items()}
     reasons = {metric: explain_unusable_rate(by_metric.get(metric)) for metric in Metric}
     return RateCorrection(

@@ -84,7 +84,7 @@ class ValidationRecord:
     """One sentence for each file that changed since it was judged or labelled; only with ``allow_stale``."""
 
 
-def hash_judged_responses(judgments: Iterable[Judgment]) -> str:
+def hash_judged_responses(judgments: Iterable[Judgment | SettledVerdict]) -> str:
     """Return a hash that is equal for two runs over the same responses."""
     return content_hash(sorted(judgment.response_id for judgment in judgments))
 
@@ -92,8 +92,8 @@ def hash_judged_responses(judgments: Iterable[Judgment]) -> str:
 class JudgedRun(NamedTuple):
     """The judgments of one judge with the questions of their responses."""
 
-    judgments: Mapping[str, Judgment]
-    """Judgments by response id."""
+    judgments: Mapping[str, Judgment | SettledVerdict]
+    """Judgments, or the verdicts of the judge, by response id."""
     questions: Mapping[str, str]
     """Question ids by response id; a response without a known question forms a cluster of its own."""
     judge: str
@@ -108,11 +108,23 @@ class JudgedRun(NamedTuple):
                     "was judged twice. Keep one judgment of each response.", record=f"response {judgment.response_id}"
                 )
             by_id[judgment.response_id] = judgment
-        judges = sorted({judgment.judge for judgment in by_id.values()})
-        if len(judges) != 1:
-            names = " and ".join(judges) if judges else "no judge"
-            raise UserError(f"the judgments are by {names}. A validation is of one judge: name one judge's file.")
-        return cls(by_id, {response.id: response.instance_id for response in responses}, judges[0])
+        judge = _require_one_judge({judgment.judge for judgment in by_id.values()})
+        return cls(by_id, {response.id: response.instance_id for response in responses}, judge)
+
+    @classmethod
+    def of_verdicts(cls, verdicts: Iterable[SettledVerdict], judges: Iterable[str]) -> JudgedRun:
+        """Build a run from the verdicts of a judge, one for each response; raise for several judges."""
+        by_id = {verdict.response_id: verdict for verdict in verdicts}
+        questions = {id_: verdict.instance_id for id_, verdict in by_id.items()}
+        return cls(by_id, questions, _require_one_judge(judges))
+
+
+def _require_one_judge(judges: Iterable[str]) -> str:
+    names = sorted(judges)
+    if len(names) != 1:
+        named = " and ".join(names) if names else "no judge"
+        raise UserError(f"the judgments are by {named}. A validation is of one judge: name one judge's file.")
+    return names[0]
 
 
 def build_validation(
@@ -337,15 +349,9 @@ class CorrectedRunRates(NamedTuple):
 
 
 def correct_rates_by_validation(
-    validation: ValidationRecord,
-    judgments: Iterable[Judgment],
-    responses: Iterable[Response] = (),
-    *,
-    settings: Mapping[str, Any],
-    rng: np.random.Generator,
+    validation: ValidationRecord, run: JudgedRun, *, settings: Mapping[str, Any], rng: np.random.Generator
 ) -> CorrectedRunRates:
     """Return the corrected rates of a run; raise SettingError unless the validation is of its judge and settings."""
-    run = JudgedRun.of(judgments, responses)
     require_validated_judge(validation, run.judge, settings)
     # The same responses: their labels were compared directly, so no assumption about other responses is needed.
     if hash_judged_responses(run.judgments.values()) == validation.run:

@@ -102,29 +102,27 @@ def summarize_verdicts(rows: Sequence[SettledVerdict], by: Sequence[str] = ()) -
 
 @dataclass(frozen=True, slots=True)
 class VerdictCounts:
-    """Number of responses by question and verdict: everything that rates and their intervals are computed from."""
+    """Question and verdict of each response: everything that rates and their intervals are computed from."""
 
     question: Indices
-    """Number of the question of each row, counted from 0; some numbers may be missing."""
+    """Number of the question of each response, counted from 0; some numbers may be missing."""
     verdict: Codes
-    """Position in ``VERDICTS`` of each row."""
-    times: Indices
-    """Number of responses of each row."""
+    """Position in ``VERDICTS`` of each response."""
 
     @classmethod
     def of(cls, rows: Sequence[SettledVerdict]) -> VerdictCounts:
-        """Return the counts of verdicts, one row for each."""
+        """Return the counts of verdicts."""
         # Question ids are unique within a benchmark only.
         question, _ = number_distinct_labels([(row.benchmark, row.instance_id) for row in rows])
-        return cls(question, encode_verdicts([row.verdict for row in rows]), np.ones(len(rows), np.intp))
+        return cls(question, encode_verdicts([row.verdict for row in rows]))
 
     def select(self, rows: Flags | Indices) -> VerdictCounts:
-        """Return some of the rows."""
-        return replace(self, question=self.question[rows], verdict=self.verdict[rows], times=self.times[rows])
+        """Return some of the responses."""
+        return VerdictCounts(self.question[rows], self.verdict[rows])
 
     def by_verdict(self) -> Counter[Verdict]:
         """Return the number of responses by verdict."""
-        totals = np.bincount(self.verdict, self.times, minlength=len(VERDICTS))
+        totals = np.bincount(self.verdict, minlength=len(VERDICTS))
         return Counter({verdict: int(total) for verdict, total in zip(VERDICTS, totals, strict=True) if total})
 
 
@@ -160,7 +158,7 @@ def _count_by_question(
     for metric, hit, counted in zip(Metric, table.hits.T, table.counted.T, strict=True):
         # A question with several responses is one cluster of the interval.
         hits, cases = (
-            np.bincount(counts.question, column[counts.verdict] * counts.times, minlength=questions).astype(np.float64)
+            np.bincount(counts.question, column[counts.verdict], minlength=questions).astype(np.float64)
             for column in (hit, counted)
         )
         by_metric[metric] = QuestionHitCounts.of(hits, cases - hits)

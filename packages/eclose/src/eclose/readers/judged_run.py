@@ -512,14 +512,17 @@ def describe_contained_run(name: str, other: str) -> str:
     )
 
 
-def combine_case_sets(sets: Mapping[str, JudgedCaseSet], *, repeated_ids: bool) -> JudgedCaseSet:
-    """Return the cases and caveats of several runs, by their names; repeated response ids get the name before them."""
-    if repeated_ids:
-        # All ids get a prefix, not only the repeated ones: mixed forms would be hard to look up.
-        sets = {name: _prefix_ids(name, part) for name, part in sets.items()}
+def combine_caveats(sets: Mapping[str, JudgedCaseSet], *, repeated_ids: bool) -> JudgedCaseSet:
+    """Return the caveats of several runs, by their names; repeated response ids get the name before them."""
+    # All ids get a prefix, not only the repeated ones: mixed forms would be hard to look up.
+    left_out = (
+        (f"{name}/{id_}" if repeated_ids else id_, reason)
+        for name, part in sets.items()
+        for id_, reason in part.left_out
+    )
     return JudgedCaseSet(
-        tuple(chain.from_iterable(part.cases for part in sets.values())),
-        tuple(chain.from_iterable(part.left_out for part in sets.values())),
+        (),
+        tuple(left_out),
         {f"{name}/{file}": counts for name, part in sets.items() for file, counts in part.rejected.items()},
         tuple(f"{name}: {sentence}" for name, part in sets.items() for sentence in part.stale),
         checked=all(part.checked for part in sets.values()),
@@ -531,12 +534,6 @@ def name_run_folders(runs: Sequence[Path]) -> list[str]:
     """Return the names of the folders; their paths where two names are equal."""
     names = [run.resolve().name for run in runs]
     return names if len(set(names)) == len(names) else [str(run) for run in runs]
-
-
-def _prefix_ids(name: str, part: JudgedCaseSet) -> JudgedCaseSet:
-    """Return the cases with the name of their run before every response id."""
-    renamed = tuple(prefix_response_id(name, case) for case in part.cases)
-    return replace(part, cases=renamed, left_out=tuple((f"{name}/{id_}", why) for id_, why in part.left_out))
 
 
 def prefix_response_id(name: str, case: JudgedCase) -> JudgedCase:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from eclose.diagnosis.compare import (
     RESPONSE_CLASSES,
     GroupRateComparison,
     ResponseClass,
+    ResponsePair,
     RunComparison,
-    compare_runs_by_question,
+    classify_response,
+    compare_counted_runs,
+    count_transitions,
 )
+from eclose.diagnosis.label_table import pair_labels
 from eclose.diagnosis.number_format import (
     DASH,
     format_count,
@@ -20,8 +27,8 @@ from eclose.diagnosis.number_format import (
     format_signed_percent,
 )
 from eclose.diagnosis.shown_rate import TOO_LITTLE_TEXT, is_too_little_judged
-from eclose.metrics.rates import Metric
-from eclose.readers.judged_run import LeftOutResponse, refuse_reused_question_ids
+from eclose.diagnosis.stream import RunCounts, count_other_passages, refuse_reused_questions
+from eclose.metrics.rates import VERDICTS, Metric
 from eclose.report.context import BaseComparison
 from eclose.report.document import TABLE_METRICS, ReportTable, ReportTableCell, ReportTableRow
 from eclose.report.explorer import describe_response_class, name_response_class
@@ -32,37 +39,49 @@ from eclose.values.verdict import TraceGroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import numpy as np
-
     from eclose.diagnosis.compare import RateDifference
-    from eclose.diagnosis.diagnose import JudgedCase
+    from eclose.readers.judged_run import LeftOutResponse
     from eclose.stats.rates import Rate
-    from eclose.values.instance import Passage
+
+
+_PAIRS_NOT_LISTED = (
+    "The runs are large: all pairs of responses are counted, and those of the listed responses are shown."
+)
 
 
 def compare_with_base_run(
-    cases: Sequence[JudgedCase],
-    base: Sequence[JudgedCase],
-    name: str,
-    *,
-    rng: np.random.Generator,
-    resamples: int = 2_000,
-    left_out: Sequence[LeftOutResponse] = (),
+    run: RunCounts, base: RunCounts, name: str, *, rng: np.random.Generator, resamples: int = 2_000
 ) -> BaseComparison:
-    """Compare the cases of two runs; ``left_out`` lists the responses of the base run without a case."""
+    """Compare two judged runs; where one is large, pairs of responses are counted and not listed."""
     # One id for two questions would pair responses to different questions.
-    refuse_reused_question_ids(cases, base)
-    comparison = compare_runs_by_question(
-        [case.row for case in cases], [case.row for case in base], rng=rng, resamples=resamples
-    )
-    # Sets: the order of judges does not matter.
-    run_judges, base_judges = ({case.judgment.judge for case in side} for side in (cases, base))
-    differing = _count_other_passages(cases, base)
-    cautions = list_comparison_cautions((run_judges, base_judges), differing, comparison, left_out)
-    return BaseComparison(name, comparison, tuple(cautions))
+    refuse_reused_questions(run, base)
+    sides = (run.labels.counted_run(), base.labels.counted_run())
+    comparison = compare_counted_runs(*sides, rng=rng, resamples=resamples)
+    judges = (run.labels.list_judges(), base.labels.list_judges())
+    other_passages = count_other_passages(run, base)
+    cautions = tuple(_list_comparison_cautions(judges, other_passages, comparison, base.caveats.left_out))
+    # Where the name of a run stands before every id, none is that of a response of the base run.
+    labels = replace(run.labels, ids=np.zeros_like(run.labels.ids)) if run.repeated_ids else run.labels
+    rows, partners = pair_labels(labels, base.labels)
+    old = base.labels.verdict[partners]
+    comparison = comparison.with_transitions(count_transitions(old, labels.verdict[rows]))
+    if run.sampled or base.sampled:
+        cautions = (*cautions, _PAIRS_NOT_LISTED)
+    else:
+        cases, base_cases = run.case_set.cases, base.case_set.cases
+        pairs = zip(rows.tolist(), partners.tolist(), strict=True)
+        listed = tuple(ResponsePair(base_cases[partner].row, cases[row].row) for row, partner in pairs)
+        comparison = replace(comparison, pairs=listed)
+    verdicts = dict(zip(rows.tolist(), old.tolist(), strict=True))
+    before = {
+        case.response.id: classify_response(VERDICTS[verdicts[row]])
+        for row, case in zip(run.shown.tolist(), run.case_set.cases, strict=True)
+        if row in verdicts
+    }
+    return BaseComparison(name, comparison, cautions, before)
 
 
-def list_comparison_cautions(
+def _list_comparison_cautions(
     judges: tuple[set[str], set[str]],
     other_passages: int,
     comparison: RunComparison,
@@ -92,20 +111,6 @@ def list_comparison_cautions(
 
 def _join_names(names: set[str]) -> str:
     return " and ".join(sorted(names))
-
-
-def _count_other_passages(cases: Sequence[JudgedCase], base: Sequence[JudgedCase]) -> int:
-    run_passages, base_passages = _passages(cases), _passages(base)
-    return sum(
-        passages != base_passages[question] for question, passages in run_passages.items() if question in base_passages
-    )
-
-
-def _passages(cases: Sequence[JudgedCase]) -> dict[tuple[str | None, str], set[tuple[Passage, ...]]]:
-    by_question: dict[tuple[str | None, str], set[tuple[Passage, ...]]] = {}
-    for case in cases:
-        by_question.setdefault((case.instance.benchmark, case.instance.id), set()).add(case.instance.evidence)
-    return by_question
 
 
 HIGHLIGHTED_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.ACCURACY)

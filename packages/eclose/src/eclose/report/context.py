@@ -35,15 +35,12 @@ class BaseComparison:
     comparison: RunComparison
     cautions: tuple[str, ...] = ()
     """Sentences to read before the differences."""
-    partners: Mapping[str, ResponseClass] | None = None
-    """Class of the partner in the base run by response id, for the listed responses of a large run."""
+    partners: Mapping[str, ResponseClass] = field(default_factory=dict)
+    """Class of the partner in the base run by response id; by the id in this run, whose responses the page shows."""
 
     def before(self, cases: Sequence[JudgedCase]) -> dict[str, str]:
         """Return the class of each response's partner in the base run, by response id."""
-        # Keyed by the id in this run: the explorer shows the responses of this run only.
         partners = self.partners
-        if partners is None:
-            partners = {pair.run.response_id: pair.classes[0] for pair in self.comparison.pairs}
         return {
             id_: name_response_class(partners[id_]) if id_ in partners else NO_PARTNER
             for id_ in (case.response.id for case in cases)

@@ -67,7 +67,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "data convert": (["table.parquet", "--out", "new.jsonl"], "parquet"),
     "data sample": (["instances.jsonl", "-n", "2", "--out", "new.jsonl"], None),
     "data intersect": (["demo", "--out", "new.jsonl"], None),
-    "data split": (["demo", "--out", "new"], "parquet"),
+    "data labels": (["demo", "--out", "new.parquet"], "parquet"),
     "data stats": (["instances.jsonl"], None),
     "data validate": (["instances.jsonl"], None),
     "data example": (["--out", "new"], None),

@@ -93,7 +93,7 @@ class RaySettings:
 
 def run_shards_on_ray(
     work: ShardWork[T],
-    ledger: Path | str | None,
+    ledger: Path | str,
     settings: RaySettings,
     *,
     tell: Callable[[str], None] = lambda _: None,
@@ -101,44 +101,14 @@ def run_shards_on_ray(
     """Run the work on every shard, and return the results in the order of the shards.
 
     The work is pickled, so it is a function of a module, or a ``partial`` of one with picklable settings. It opens the
-    ledger itself; work that writes nothing needs none. An error in one shard stops the others after their records in
-    progress.
+    ledger itself. An error in one shard stops the others after their records in progress.
     """
-    results: list[T] = []
-    receive_shards_from_ray(work, ledger, settings, results.append, tell=tell)
-    return results
-
-
-def receive_shards_from_ray(
-    work: ShardWork[T],
-    ledger: Path | str | None,
-    settings: RaySettings,
-    receive: Callable[[T], None],
-    *,
-    tell: Callable[[str], None] = lambda _: None,
-) -> None:
-    """Run the work on every shard, and pass each result on as soon as those of all earlier shards were passed on.
-
-    For large results that are joined: only those of shards that ended before an earlier one are held. The conditions
-    are those of ``run_shards_on_ray``; where the run ends with an error, a part of the results was passed on.
-    """
-    if ledger is not None:
-        require_shared_ledger(ledger)
+    require_shared_ledger(ledger)
     with connect_to_ray(settings) as ray:
-        pool = _WorkerPool(
-            ray=ray,
-            work=work,
-            settings=settings,
-            receive=receive,
-            tell=tell,
-            remedy=_AGAIN if ledger is None else _CONTINUE,
-        )
-        pool.run()
+        return _WorkerPool(ray, work, settings, tell).run()
 
 
-# What becomes of a run that ended early, for messages.
 _CONTINUE = "Finished work is kept: run the same command again to continue."
-_AGAIN = "Nothing was written: run the same command again."
 
 
 def require_shared_ledger(ledger: Path | str) -> None:
@@ -197,31 +167,20 @@ class _Worker:
 class _WorkerPool(Generic[T]):
     """The workers of one run and their shards."""
 
-    def __init__(
-        self,
-        ray: Any,
-        work: ShardWork[T],
-        settings: RaySettings,
-        receive: Callable[[T], None],
-        tell: Callable[[str], None],
-        remedy: str,
-    ) -> None:
+    def __init__(self, ray: Any, work: ShardWork[T], settings: RaySettings, tell: Callable[[str], None]) -> None:
         self._ray = ray
-        self._remedy = remedy
         self._work = work
         self._settings = settings
-        self._receive = receive
         self._tell = tell
         self._waiting = deque(settings.shards)
         self._running: dict[Any, tuple[Any, RecordShard]] = {}
-        # Results that wait for one of an earlier shard, and the shard whose result is passed on next.
         self._results: dict[int, T] = {}
-        self._next = 0
         self._deaths: Counter[RecordShard] = Counter()
         self._abandoned: list[RecordShard] = []
         self._error: Exception | None = None
 
-    def run(self) -> None:
+    def run(self) -> list[T]:
+        """Return the results in the order of the shards."""
         try:
             for _ in range(self._settings.workers):
                 self._assign(self._start_worker())
@@ -229,7 +188,7 @@ class _WorkerPool(Generic[T]):
         except KeyboardInterrupt:
             # A second Ctrl+C ends the run at once.
             self._tell("stopping after the records in progress; press Ctrl+C again to stop at once.")
-            self._stop(RunStoppedError(f"stopped. {self._remedy}"))
+            self._stop(RunStoppedError(f"stopped. {_CONTINUE}"))
             self._watch()
         finally:
             for worker, _ in self._running.values():
@@ -239,8 +198,9 @@ class _WorkerPool(Generic[T]):
         if self._abandoned:
             raise WorkersLost(
                 f"{', '.join(map(str, self._abandoned))}: the worker died {self._settings.restarts + 1} times. "
-                f"The reason is often too little memory. {self._remedy}"
+                f"The reason is often too little memory. {_CONTINUE}"
             )
+        return [result for _, result in sorted(self._results.items())]
 
     def _start_worker(self) -> Any:
         # Ray's own restarts are off, so that every death is seen and counted against its shard.
@@ -277,12 +237,8 @@ class _WorkerPool(Generic[T]):
         except errors.RayTaskError as failed:
             self._stop(failed.cause if isinstance(failed.cause, UserError) else failed)
         except errors.RayError as failed:
-            self._stop(Resumable(f"Ray: {failed} {self._remedy}"))
+            self._stop(Resumable(f"Ray: {failed} {_CONTINUE}"))
         self._assign(worker)
-        # After the worker has its next shard: joining a large result takes a while.
-        while self._next in self._results:
-            self._receive(self._results.pop(self._next))
-            self._next += 1
 
     def _record_death(self, shard: RecordShard, death: Exception) -> None:
         """Queue the shard of a dead worker again, unless it has caused too many deaths."""

@@ -55,7 +55,7 @@ _ROLES = frozenset({"model", "judge_model", "constructor", "verifier", "reverifi
 
 
 class CallEngine(StrEnum):
-    """Where model calls are made from, and where runs in parts are counted."""
+    """Where model calls are made from."""
 
     PROCESS = "process"
     RAY = "ray"
@@ -208,7 +208,11 @@ def _read_options(
     )
     address = ServerAddress(base_url, server_name)
     batches = BatchSettings(poll=batch_poll, wait=batch_wait) if batch else None
-    ray = make_ray_settings(engine, workers, ray_address)
+    ray = None
+    if engine is CallEngine.RAY:
+        from eclose.calls.cluster.workers import RaySettings
+
+        ray = RaySettings(workers=workers, address=ray_address)
     return ModelOptions(
         calls=calls,
         base_url=address,
@@ -247,15 +251,6 @@ def warn_about_network_file(ledger: str | None, folder: Path) -> None:
             f"eclose: {escape_invisible(path)} is on a network file system ({kind}), where SQLite's locks may fail: "
             "name a local file with --ledger, or a postgresql:// URL.\n"
         )
-
-
-def make_ray_settings(engine: CallEngine, workers: int, address: str | None) -> RaySettings | None:
-    """Return the settings of Ray workers; None where this process does the work."""
-    if engine is not CallEngine.RAY:
-        return None
-    from eclose.calls.cluster.workers import RaySettings
-
-    return RaySettings(workers=workers, address=address)
 
 
 def run_on_ray_workers(

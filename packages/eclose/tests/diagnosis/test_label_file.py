@@ -1,0 +1,335 @@
+"""A table of labels in Parquet, on a disk and in object storage, gives the results of the run it was written from."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import replace
+
+import pytest
+
+import eclose
+from eclose.diagnosis import stream as run_counts
+from eclose.diagnosis.label_file import is_label_file, label_schema, write_labels
+from eclose.diagnosis.stream import count_runs
+from eclose.errors import RecordError, SettingError, UserError
+from eclose.files.parquet import get_remote_url
+from eclose.readers.judged_run import UNCHECKED_CAVEAT, read_judged_cases
+from eclose.report.formats.file_formats import ReportFormat
+from eclose.values.response import ResponseSource
+from tests.diagnosis.damaged_runs import write_random_run
+from tests.diagnosis.judged_responses import random_cases
+from tests.diagnosis.test_stream import attempt, contents, dirty_run, unique_questions, write_run  # noqa: F401 - a fixture
+
+arrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+@pytest.fixture(scope="module")
+def labels(dirty_run, tmp_path_factory):  # noqa: F811
+    out = tmp_path_factory.mktemp("labels") / "run.parquet"
+    assert write_labels(dirty_run, out) == len(read_judged_cases(dirty_run).cases)
+    return out
+
+
+def edit(labels, path, change):
+    """Write a changed copy of a table."""
+    parquet.write_table(change(parquet.read_table(labels)), path)
+    return path
+
+
+def test_a_table_of_labels_is_counted_like_the_files(dirty_run, labels):  # noqa: F811
+    counted = count_runs([labels])
+    assert contents(counted.labels) == contents(count_runs([dirty_run]).labels)
+    # The whole cases are read back, with passages and reasons, and so are the caveats.
+    assert counted.case_set == read_judged_cases(dirty_run)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_runs_of_any_kind_are_read_alike_from_both_forms(tmp_path, seed):
+    run = write_random_run(tmp_path / "run", seed)
+    expected = attempt(count_runs, [run], allow_stale=True)
+    written = attempt(write_labels, run, tmp_path / "run.parquet", allow_stale=True)
+    if isinstance(expected, str):
+        assert written == expected
+        return
+    found = count_runs([tmp_path / "run.parquet"], allow_stale=True)
+    assert written == len(found.labels)
+    assert contents(found.labels) == contents(expected.labels)
+    assert found.case_set == expected.case_set
+
+
+def test_a_folder_of_tables_is_read_in_the_order_of_their_names(labels, tmp_path):
+    whole = parquet.read_table(labels)
+    for number, start in enumerate(range(0, len(whole), 17)):
+        parquet.write_table(whole.slice(start, 17), tmp_path / f"part-{number}.parquet", row_group_size=5)
+    counted, expected = count_runs([tmp_path]), count_runs([labels])
+    assert contents(counted.labels) == contents(expected.labels)
+    assert counted.case_set.cases == expected.case_set.cases
+
+
+def test_a_sample_reads_single_responses(dirty_run, labels, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(run_counts, "LARGE_RUN", 20)
+    monkeypatch.setattr(run_counts, "SAMPLE_SIZE", 9)
+    from_files, from_labels = (count_runs([run]).case_set.cases for run in (dirty_run, labels))
+    assert len(from_labels) == 9
+    assert from_labels == from_files
+
+
+def test_labels_are_counted_without_records_and_shown_without_texts(labels, tmp_path):
+    bare = edit(labels, tmp_path / "bare.parquet", lambda table: table.drop(["instance", "response", "judgment"]))
+    counted, expected = count_runs([bare]), count_runs([labels])
+    assert contents(counted.labels) == contents(expected.labels)
+    assert [replace(case.row, source=None) for case in counted.case_set.cases] == [
+        replace(case.row, source=None) for case in expected.case_set.cases
+    ]
+    assert not any(case.instance.question for case in counted.case_set.cases)
+
+
+def test_a_table_of_another_program_needs_ids_a_judge_and_three_labels(tmp_path):
+    columns = {
+        "response_id": arrow.array(["a", "b", "c"], arrow.large_string()),
+        "instance_id": arrow.array(["q", "q", "r"]).dictionary_encode(),
+        "judge": ["j"] * 3,
+        "locally_sound": [True, True, None],
+        "aligned": [True, False, True],
+        "closed": [True, True, True],
+        "complete": arrow.nulls(3),
+    }
+    path = tmp_path / "spark.parquet"
+    parquet.write_table(arrow.table(columns), path)
+    results = eclose.diagnose(path)
+    rates = results.rates
+    assert [(rates[name].value, rates[name].n, rates[name].unjudged) for name in ("TRR", "LSR")] == [
+        (0.5, 2, 1),
+        (1, 2, 1),
+    ]
+    assert rates["Acc"].value is None
+    assert UNCHECKED_CAVEAT in results.notices
+    assert results.diagnosis.overall.questions == 2
+    assert "report.html" in results.report(tmp_path / "report", [ReportFormat.HTML])
+
+
+def drop_closed(table):
+    return table.drop(["closed"])
+
+
+def number_labels(table):
+    return table.set_column(table.column_names.index("aligned"), "aligned", table["aligned"].cast("int8"))
+
+
+def repeat_rows(table):
+    return arrow.concat_tables([table, table.slice(3, 2)])
+
+
+def remove_judges(table):
+    return table.set_column(table.column_names.index("judge"), "judge", arrow.nulls(len(table), "string"))
+
+
+def invent_codes(table):
+    codes = arrow.array([["L9"]] * len(table))
+    return table.set_column(table.column_names.index("step_failures"), "step_failures", codes)
+
+
+def raise_version(table):
+    metadata = {b"eclose": table.schema.metadata[b"eclose"].replace(b"eclose.labels/1", b"eclose.labels/0")}
+    return table.replace_schema_metadata(metadata)
+
+
+@pytest.mark.parametrize(
+    "change,message",
+    [
+        (drop_closed, "has no column closed"),
+        (number_labels, "column aligned is int8"),
+        (repeat_rows, "was judged twice, in row 4 and row"),
+        (remove_judges, "rows have no judge"),
+        (invent_codes, "'L9' is none of"),
+        (raise_version, "this version reads eclose.labels/1"),
+    ],
+)
+def test_a_table_that_would_be_misread_is_refused(labels, tmp_path, change, message):
+    path = edit(labels, tmp_path / "other.parquet", change)
+    with pytest.raises((UserError, RecordError), match=message):
+        count_runs([path])
+
+
+def test_a_file_that_is_cut_off_or_missing_is_refused(labels, tmp_path):
+    (tmp_path / "cut.parquet").write_bytes(labels.read_bytes()[:-9])
+    for name in ("cut.parquet", "missing.parquet"):
+        with pytest.raises(UserError, match="holds no table of labels that can be read"):
+            count_runs([tmp_path / name])
+
+
+@pytest.mark.slow
+def test_diagnose_and_gate_read_labels_with_the_same_files(tmp_path):
+    cases = [case for case in unique_questions(random_cases(1, count=120)) if case.instance.benchmark == "HotpotQA"]
+    cases = [replace(case, response=replace(case.response, source=None)) for case in cases]
+    run, out = write_run(tmp_path / "run", cases), tmp_path / "labels" / "run.parquet"
+    assert write_labels(run, out) == len(cases)
+    results, expected = eclose.diagnose(out), eclose.diagnose(run)
+    assert results.diagnosis == expected.diagnosis
+    assert results.notices == expected.notices
+    assert results.cases == expected.cases
+    formats = [ReportFormat.HTML, ReportFormat.JSON, ReportFormat.JUNIT]
+    files = [made.report(tmp_path / name, formats) for name, made in (("labels", results), ("run", expected))]
+    assert [path.read_bytes() for path in files[0].values()] == [path.read_bytes() for path in files[1].values()]
+    limits = {"min_trr": 0.2, "against": run, "max_trr_drop": 0.1}
+    assert eclose.gate(out, **limits).report == eclose.gate(run, **limits).report
+
+
+def test_a_table_is_not_written_twice(dirty_run, labels):  # noqa: F811
+    with pytest.raises(UserError, match="exists already"):
+        write_labels(dirty_run, labels)
+
+
+def test_a_conversion_that_fails_leaves_nothing(dirty_run, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("eclose.diagnosis.label_file._describe_case", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_labels(dirty_run, tmp_path / "run.parquet")
+    assert not list(tmp_path.iterdir())
+
+
+def test_labels_of_stale_judgments_are_refused(dirty_run, labels, tmp_path):  # noqa: F811
+    def mark_stale(table):
+        content = table.schema.metadata[b"eclose"].replace(b'"stale": []', b'"stale": ["responses.jsonl was changed."]')
+        return table.replace_schema_metadata({b"eclose": content})
+
+    path = edit(labels, tmp_path / "stale.parquet", mark_stale)
+    with pytest.raises(UserError, match="was changed"):
+        count_runs([path])
+    assert count_runs([path], allow_stale=True).case_set.stale == ("responses.jsonl was changed.",)
+
+
+def test_a_run_is_told_from_a_table_of_labels(labels, tmp_path):
+    assert is_label_file(labels)
+    assert is_label_file(labels.parent)
+    assert not is_label_file(tmp_path)
+    (tmp_path / "labels.parquet").touch()
+    (tmp_path / "responses.jsonl").touch()
+    assert not is_label_file(tmp_path)
+    assert is_label_file("s3:/bucket/run")
+
+
+@pytest.mark.parametrize(
+    "run,url",
+    [
+        ("s3://bucket/a/b", "s3://bucket/a/b"),
+        ("s3:/bucket/a/", "s3://bucket/a"),
+        ("abfss://container@account/x", "abfss://container@account/x"),
+        ("runs/s3", None),
+        ("C:/runs", None),
+    ],
+)
+def test_addresses_are_told_from_folders(run, url):
+    assert get_remote_url(run) == url
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory):
+    """A bucket of an S3 server on loopback."""
+    pytest.importorskip("moto.server", reason="needs moto[s3] and flask, an S3 server for tests")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = (tmp_path_factory.mktemp("moto") / "log").open("wb")
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=log, stderr=log)
+    endpoint = f"http://127.0.0.1:{port}"
+    names = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(names)
+    try:
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(urllib.request.Request(f"{endpoint}/bucket", method="PUT"), timeout=5)
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield "s3://bucket"
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        server.terminate()
+        server.wait()
+        log.close()
+
+
+@pytest.mark.slow
+def test_labels_in_object_storage_are_read_alike(dirty_run, s3):  # noqa: F811
+    url = f"{s3}/runs/first.parquet"
+    write_labels(dirty_run, url)
+    counted = count_runs([url])
+    assert contents(counted.labels) == contents(count_runs([dirty_run]).labels)
+    assert counted.case_set == read_judged_cases(dirty_run)
+    with pytest.raises(UserError, match="holds no table of labels that can be read"):
+        count_runs([f"{s3}/runs/missing.parquet"])
+    with pytest.raises(UserError, match="already"):
+        write_labels(dirty_run, url)
+
+
+class TestSeveralRuns:
+    """Several runs of which one is a table of labels, against the same runs in JSON Lines."""
+
+    @pytest.fixture
+    def halves(self, tmp_path):
+        cases = [case for case in unique_questions(random_cases(1, count=160)) if case.instance.benchmark == "HotpotQA"]
+        return write_run(tmp_path / "first", cases[:40]), write_run(tmp_path / "second", cases[40:])
+
+    @pytest.mark.slow
+    def test_they_are_diagnosed_alike(self, halves, tmp_path):
+        first, second = halves
+        write_labels(second, tmp_path / "second.parquet")
+        expected, results = eclose.diagnose(halves), eclose.diagnose([first, tmp_path / "second.parquet"])
+        assert results.diagnosis == expected.diagnosis
+        assert results.cases == expected.cases
+        assert results.context.systems == expected.context.systems
+
+    @pytest.mark.slow
+    def test_repeated_ids_get_the_name_of_the_run(self, halves, tmp_path):
+        first, _ = halves
+        cases = read_judged_cases(first).cases
+        other = [replace(case, response=replace(case.response, source=ResponseSource("another"))) for case in cases]
+        write_labels(write_run(tmp_path / "other", other), tmp_path / "labels" / "other.parquet")
+        results = eclose.diagnose([first, tmp_path / "labels" / "other.parquet"])
+        assert len(results) == 2 * len(cases)
+        assert results.cases[0].response.id.startswith("first/")
+        assert results.cases[-1].response.id.startswith("other.parquet/")
+
+    def test_a_run_that_is_part_of_another_is_refused(self, halves, tmp_path):
+        first, _ = halves
+        again = tmp_path / "again.parquet"
+        write_labels(first, again)
+        with pytest.raises(UserError, match=r"every response of first is in again\.parquet too"):
+            eclose.diagnose([first, again])
+        with pytest.raises(SettingError, match="named twice"):
+            eclose.diagnose([again, again])
+
+    def test_another_question_under_the_same_id_is_refused(self, halves, tmp_path):
+        first, _ = halves
+        cases = read_judged_cases(first).cases
+        other = [replace(case, instance=replace(case.instance, question="Another?")) for case in cases]
+        other = [replace(case, response=replace(case.response, answer="another")) for case in other]
+        write_labels(write_run(tmp_path / "other", other), tmp_path / "other.parquet")
+        with pytest.raises(UserError, match="Runs can be combined only where the same id is the same question"):
+            eclose.diagnose([first, tmp_path / "other.parquet"])
+
+
+def test_hashes_of_questions_are_those_of_the_files(dirty_run, labels):  # noqa: F811
+    hashes = [[(key, hashed) for key, hashed, _ in count_runs([run]).list_questions()] for run in (dirty_run, labels)]
+    assert hashes[0] == hashes[1]
+    assert all(all(hashed) for _, hashed in hashes[0])
+
+
+def test_the_columns_of_results_are_named_as_those_of_labels(dirty_run):  # noqa: F811
+    shared = {"response_id", "instance_id", "benchmark", "model", "judge", "locally_sound", "aligned", "closed"}
+    assert shared <= {*label_schema().names} & {*eclose.diagnose(dirty_run).to_arrow().column_names}
