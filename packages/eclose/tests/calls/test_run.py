@@ -17,9 +17,9 @@ from eclose.calls.http.endpoint import ServerAddress, format_server_name
 from eclose.calls.ledger.ledger import Ledger
 from eclose.calls.ledger.reader import read_ledger_calls
 from eclose.calls.model import Decoding, Request
-from eclose.calls.record_loop import RunStoppedError
+from eclose.calls.record_loop import RecordJob, RunStoppedError
 from eclose.calls.resolve import find_model_ref
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, run_models_on_records
+from eclose.calls.run import ModelRun, RunOptions, run_models_on_records
 from eclose.errors import SettingError, UserError
 from eclose.files.jsonl import ReadRecord
 from eclose.files.outcome_counts import RecordCounts
@@ -46,7 +46,7 @@ class PairRun(ModelRun):
 
     @property
     def jobs(self):
-        return [ModelJob("both", self.ask, Instance)]
+        return [RecordJob("both", self.ask, Instance)]
 
     async def ask(self, record, writer, checker):
         for model in (writer, checker):

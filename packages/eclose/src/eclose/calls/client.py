@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from eclose.calls.budget import RunBudget
 from eclose.calls.http.endpoint import EndpointLimits, find_model_route, open_endpoint
-from eclose.calls.paid_once import CallAccounts, PaidOnceModel
+from eclose.calls.paid_once import PaidOnceModel
 from eclose.calls.prices import USD, find_listed_price, read_price_currency, read_prices, to_millionths
 from eclose.calls.rate_limit import AdaptiveLimiter, RateLimits
-from eclose.calls.retry import CircuitBreaker, RetryingModel, RetryPolicy, SendingGate
+from eclose.calls.retry import CircuitBreaker, RetryingModel, RetryPolicy
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:
@@ -107,7 +107,6 @@ async def connect_model(
         raise SettingError(f"{model.name}: --budget needs a price. Give one in a file, as prices in a recipe.")
     # Loaded from the ledger and not started at zero: the cap applies to the whole run, with its earlier sessions.
     budget = budget or await load_run_budget(ledger, settings)
-    accounts = CallAccounts(ledger, price, budget)
     policy = RetryPolicy(
         semantic_attempts=settings.semantic_attempts,
         breaker_failures=settings.breaker_failures,
@@ -116,8 +115,8 @@ async def connect_model(
     # The breaker knows the limiter, to let waiting requests pass when it opens; they then meet its error.
     limiter = AdaptiveLimiter(settings.rate_limits)
     breaker = CircuitBreaker(policy, limiter)
-    paid = PaidOnceModel(model, accounts, SendingGate(limiter, breaker))
-    return ModelConnection(RetryingModel(paid, breaker, policy), budget, limiter)
+    paid = PaidOnceModel(model, ledger, breaker, price=price, budget=budget)
+    return ModelConnection(RetryingModel(paid, breaker), budget, limiter)
 
 
 async def load_run_budget(ledger: Ledger, settings: CallSettings) -> RunBudget:

@@ -21,6 +21,7 @@ import eclose
 from eclose.calls.ledger.accounts import LEASE_SECONDS
 from eclose.calls.ledger.ledger import RecordOutcome
 from eclose.calls.ledger.rows import OutcomeKind
+from eclose.calls.model import CallContext
 from eclose.errors import EcloseError, RecordError, Resumable, UserError
 from eclose.files.atomic import AtomicFile
 from eclose.files.jsonl import decode_core_value, encode_json_line
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eclose.calls.ledger.ledger import Ledger
+    from eclose.calls.model import RunModel
     from eclose.files.jsonl import ReadRecord
     from eclose.files.step import PipelineStep
 
@@ -62,17 +64,18 @@ class RecordRejection:
     """Details for the file of rejected records."""
 
 
-Result: TypeAlias = "U | RecordRejection"
 ProcessRecord: TypeAlias = "Callable[[ReadRecord[T]], Awaitable[None]]"
 
 
 @dataclass(frozen=True)
-class RecordJob(Generic[T, U]):
-    """One stage of a run: a function that returns a record's result or a rejection; an error quarantines the record."""
+class RecordJob:
+    """One stage of a run. An error of its work quarantines the record."""
 
     name: str
-    work: Callable[[T], Awaitable[Result[U]]]
-    kind: type[U]
+    work: Callable[..., Awaitable[Any]]
+    """Coroutine function of the record, or of the result of the job before, and of the models of the run, in their
+    order; returns a result or a ``RecordRejection``."""
+    kind: type
     """Type of the result, which is decoded from the ledger when a run resumes between two jobs of a record."""
 
 
@@ -98,9 +101,10 @@ class JobRunner(Generic[T]):
     def __init__(
         self,
         ledger: Ledger,
-        jobs: Sequence[RecordJob[Any, Any]],
+        jobs: Sequence[RecordJob],
         id_of: Callable[[T], str],
         *,
+        models: Sequence[RunModel] = (),
         workers: int = DEFAULT_WORKERS,
         in_shard: Callable[[str], bool] = lambda _: True,
     ) -> None:
@@ -109,6 +113,7 @@ class JobRunner(Generic[T]):
         self._jobs = jobs
         self._names = [job.name for job in jobs]
         self._id_of = id_of
+        self._models = models
         self._workers = workers
         self._in_shard = in_shard
         """Whether a record with this id belongs to this runner; the others belong to other runners on the ledger."""
@@ -230,7 +235,7 @@ class JobRunner(Generic[T]):
         self.progress.finished_before += 1
         self.progress.finished[outcome.kind] += 1
 
-    async def _run_jobs(self, jobs: Sequence[RecordJob[Any, Any]], record_id: str, value: Any) -> None:
+    async def _run_jobs(self, jobs: Sequence[RecordJob], record_id: str, value: Any) -> None:
         for job in jobs:
             if self._stop is not None:
                 return
@@ -240,9 +245,10 @@ class JobRunner(Generic[T]):
                 self.progress.finished[outcome.kind] += 1
                 return
 
-    async def _run_job(self, job: RecordJob[Any, Any], record_id: str, value: Any) -> tuple[RecordOutcome, Any]:
+    async def _run_job(self, job: RecordJob, record_id: str, value: Any) -> tuple[RecordOutcome, Any]:
         try:
-            result = await job.work(value)
+            context = CallContext(job.name, record_id)
+            result = await job.work(value, *(model.for_record(context) for model in self._models))
         except RecordError as error:
             return _quarantine(job.name, record_id, error), None
         except UserError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import AsyncExitStack
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from eclose.calls.batches.results import chunk_for_ledger
 from eclose.calls.batches.run import BatchSettings, ModelBatches, SubmittedBatches
 from eclose.calls.client import load_run_budget
 from eclose.calls.http.endpoint import ModelRoute
-from eclose.calls.paid_once import CachedModel, CallKey
+from eclose.calls.model import CallContext
+from eclose.calls.paid_once import compute_call_key, decode_stored_reply
 from eclose.calls.prices import ModelPrice
 from eclose.calls.record_loop import RecordRejection
 from eclose.errors import Resumable
@@ -36,16 +38,26 @@ class _ReplyMissingError(Exception):
     """The ledger has no reply to a request; the request is collected."""
 
 
-class _CollectingModel(CachedModel):
-    """A model that collects the requests without a reply in the ledger."""
+class _CollectingModel:
+    """A model that answers from the ledger, and collects the requests without a reply."""
 
     def __init__(self, name: str, ledger: Ledger) -> None:
-        super().__init__(name, ledger)
+        self.name = name
         self.requests: dict[str, tuple[str, Request]] = {}
         """Record id and request by the key of the call."""
+        self._ledger = ledger
+        self._record_id = ""
 
-    async def ask(self, request: Request, call_key: CallKey, /) -> Reply:
-        self.requests.setdefault(call_key.key, (request.context.record_id, request))
+    def for_record(self, context: CallContext) -> ChatModel:
+        model = copy(self)
+        model._record_id = context.record_id
+        return model
+
+    async def complete(self, request: Request) -> Reply:
+        key = compute_call_key(self.name, request)
+        if (settled := await self._ledger.find_reply(key)) is not None:
+            return decode_stored_reply(settled)
+        self.requests.setdefault(key, (self._record_id, request))
         raise _ReplyMissingError
 
 
@@ -64,7 +76,8 @@ class BatchesUnderWay(Resumable):
 
 async def prefetch_replies(
     models: Sequence[BatchRoute],
-    bind_jobs: Callable[[Sequence[ChatModel]], list[RecordJob[Any, Any]]],
+    jobs: Sequence[RecordJob],
+    record_id: Callable[[Any], str],
     read_records: Callable[[], Iterable[ReadRecord[Any]]],
     ledger: Ledger,
     folder: Path,
@@ -80,7 +93,8 @@ async def prefetch_replies(
 
     Args:
         models: Models of the run, in the order in which jobs receive them.
-        bind_jobs: Returns the jobs of the run with given models.
+        jobs: Jobs of the run.
+        record_id: Returns the id of a record.
         read_records: Reads the records of the run from the start.
         ledger: Ledger of the run, which receives the replies.
         folder: Folder for the files of the batches, one subfolder for each model.
@@ -105,7 +119,7 @@ async def prefetch_replies(
                 price = None if model.price is None else model.price.scaled(settings.price_factor)
                 batches = ModelBatches(model.route, ledger, path, stage=stage, price=price, settings=settings)
                 await stack.enter_async_context(batches)
-                requests = _collect_requests(model, models, bind_jobs, read_records(), ledger, unanswered)
+                requests = _collect_requests(model, models, jobs, record_id, read_records(), ledger, unanswered)
                 sent = await batches.submit(requests, await load_run_budget(ledger, calls))
                 if sent.received:
                     submitted[name] = batches, sent
@@ -137,7 +151,8 @@ async def _collect_replies(
 async def _collect_requests(
     model: BatchRoute,
     models: Sequence[BatchRoute],
-    bind_jobs: Callable[[Sequence[ChatModel]], list[RecordJob[Any, Any]]],
+    jobs: Sequence[RecordJob],
+    record_id: Callable[[Any], str],
     records: Iterable[ReadRecord[Any]],
     ledger: Ledger,
     unanswered: set[str],
@@ -145,21 +160,24 @@ async def _collect_requests(
     """Yield the requests to a model without a reply, group by group, without those that a batch left unanswered."""
     # Several roles of a run may share a model; they share its collection of requests too.
     collecting = {each.route.name: _CollectingModel(each.route.name, ledger) for each in models}
-    jobs = bind_jobs([collecting[each.route.name] for each in models])
+    collectors = [collecting[each.route.name] for each in models]
     # A group at a time: the requests of ten million records do not fit into memory.
     for chunk in chunk_for_ledger(record.value for record in records if record.value is not None):
-        await asyncio.gather(*(_run_jobs(jobs, value) for value in chunk))
+        await asyncio.gather(*(_run_jobs(jobs, record_id, value, collectors) for value in chunk))
         requests = collecting[model.route.name].requests
         yield [request for key, request in requests.items() if key not in unanswered]
         for each in collecting.values():
             each.requests.clear()
 
 
-async def _run_jobs(jobs: Sequence[RecordJob[Any, Any]], value: Any) -> None:
+async def _run_jobs(
+    jobs: Sequence[RecordJob], record_id: Callable[[Any], str], value: Any, models: Sequence[_CollectingModel]
+) -> None:
     """Execute the jobs of a record as far as the ledger has replies."""
     try:
         for job in jobs:
-            value = await job.work(value)
+            context = CallContext(job.name, record_id(value))
+            value = await job.work(value, *(model.for_record(context) for model in models))
             if isinstance(value, RecordRejection):
                 return
     except Resumable:

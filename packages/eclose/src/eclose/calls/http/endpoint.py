@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_address
 from socket import inet_aton
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -306,7 +306,13 @@ class Endpoint:
         while True:
             dialect = self._dialect
             by_tool = dialect.by_tool and request.schema is not None
-            response = await self._post(dialect.body(self._route.model, request))
+            response: HttpResponse | Exception
+            try:
+                response = await self._client.send(
+                    "POST", "/chat/completions", dialect.body(self._route.model, request)
+                )
+            except HTTP_ERRORS as error:
+                response = error
             outcome = parse_http_reply(response, request, by_tool=by_tool, now=time.time(), key=self._route.key)
             # Compared with the dialect that was sent: a concurrent call may have changed the present one.
             if not isinstance(outcome, CallFailure) or (learned := dialect.after(outcome)) is None:
@@ -315,12 +321,6 @@ class Endpoint:
             if dialect is self._dialect:
                 learned.warn_of_omission(dialect, self.name)
             self._dialect = learned
-
-    async def _post(self, body: dict[str, Any]) -> HttpResponse | Exception:
-        try:
-            return await self._client.send("POST", "/chat/completions", body)
-        except HTTP_ERRORS as error:
-            return error
 
 
 async def open_endpoint(route: ModelRoute, settings: EndpointLimits | None = None) -> Endpoint:
