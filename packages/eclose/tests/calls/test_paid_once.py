@@ -35,6 +35,7 @@ from eclose.calls.prices import ModelPrice
 from eclose.calls.rate_limit import AdaptiveLimiter
 from eclose.calls.retry import CircuitBreaker, RetryPolicy, ServiceDown
 from tests.calls.ledger.postgres import DATABASES, fresh_database
+from tests.calls.ledger.spending import compute_spending
 
 ASKED = Request(({"role": "user", "content": "Who?"},), Decoding(max_tokens=10))
 SAID = Reply("Jewison", FinishReason.STOP, TokenUsage(5, 2), (TokenLogprob("J", -0.1, (("J", -0.1), ("K", -2.0))),))
@@ -71,7 +72,7 @@ def using(where, work, *answers, price=PRICE):
     async def main():
         async with Ledger.open(where, run="a") as ledger:
             result = await work(recorded(script, ledger, price))
-            return result, script.asked, await ledger.compute_spending(), await ledger.list_orphans()
+            return result, script.asked, await compute_spending(ledger), await ledger.list_orphans()
 
     return asyncio.run(main())
 

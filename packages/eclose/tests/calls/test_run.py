@@ -15,7 +15,7 @@ from eclose.calls.budget import BudgetSpent
 from eclose.calls.client import CallSettings
 from eclose.calls.http.endpoint import ServerAddress, format_server_name
 from eclose.calls.ledger.ledger import Ledger
-from eclose.calls.ledger.reader import read_ledger_calls
+from eclose.calls.ledger_tools import read_ledger_calls
 from eclose.calls.model import Decoding, Request
 from eclose.calls.record_loop import RecordJob, RunStoppedError
 from eclose.calls.resolve import find_model_ref
@@ -94,7 +94,6 @@ def test_each_model_is_asked_and_a_replay_asks_nobody(tmp_path):
     assert len(told) == 2
     stored = list(read_ledger_calls(tmp_path / "ledger.sqlite"))
     assert len(stored) == 2 * len(RECORDS)
-    assert len({call.runs for call in stored}) == 1
     assert len({name for name, _ in seen}) == 2
     (tmp_path / "out.jsonl").unlink()
     (tmp_path / "out.jsonl.manifest.json").unlink()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.calls.budget import RunBudget
-from eclose.calls.http.endpoint import EndpointLimits, find_model_route, open_endpoint
+from eclose.calls.http.endpoint import find_model_route, open_endpoint
 from eclose.calls.paid_once import PaidOnceModel
 from eclose.calls.prices import USD, find_listed_price, read_price_currency, read_prices, to_millionths
 from eclose.calls.rate_limit import AdaptiveLimiter, RateLimits
@@ -89,8 +89,7 @@ async def open_connection(
     name: str, ledger: Ledger, settings: CallSettings, *, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[ModelConnection]:
     """Open the endpoint of a model by its name, and connect it."""
-    limits = EndpointLimits(deadline=settings.deadline)
-    async with await open_endpoint(find_model_route(name, environ=environ), limits) as endpoint:
+    async with await open_endpoint(find_model_route(name, environ=environ), settings.deadline) as endpoint:
         yield await connect_model(endpoint, ledger, settings, price=find_price(endpoint.name, settings))
 
 

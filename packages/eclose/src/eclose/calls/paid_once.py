@@ -10,7 +10,7 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from eclose.calls.budget import POLL_SECONDS, RunBudget, compute_known_cost
 from eclose.calls.http.failures import UNKNOWN_USAGE, CallFailure, CallFailureKind
@@ -80,16 +80,6 @@ def decode_stored_reply(settled: LedgerReply) -> Reply:
     return stored.reply
 
 
-class CallKey(NamedTuple):
-    """Key of a call, with the values that it is the hash of."""
-
-    identity: dict[str, Any]
-    canonical: bytes
-    """Canonical JSON of the identity."""
-    key: str
-    """SHA-256 of the canonical JSON."""
-
-
 class PaidOnceModel:
     """A ``ChatModel`` that answers from the ledger, and sends a request without a reply once and pays for it once.
 
@@ -121,29 +111,37 @@ class PaidOnceModel:
     async def complete(self, request: Request, context: CallContext = _NO_CONTEXT) -> Reply:
         """Return the stored reply, or send the request and return its reply once that is on disk."""
         identity = identify_request(self.name, request)
-        canonical = canonical_bytes(identity)
-        call = CallKey(identity, canonical, hash_canonical_bytes(canonical))
+        spelled = canonical_bytes(identity)
+        key = hash_canonical_bytes(spelled)
         # The lookup is under the lock, so that a second caller of the same request finds the reply that the first one
         # stored.
-        async with self._hold_key(call.key):
-            if (stored := await self._ledger.find_reply(call.key)) is not None:
+        async with self._hold_key(key):
+            if (stored := await self._ledger.find_reply(key)) is not None:
                 return decode_stored_reply(stored)
             worst = 0 if self._price is None else self._price.cost(bound_request_usage(request, self._count))
+            intent = CallIntent(
+                key=key,
+                request=identity,
+                stage=context.step,
+                record_id=context.record_id,
+                reserved=worst,
+                spelled=spelled,
+            )
             try:
                 async with self._breaker.admit(request):
-                    if (stored := await self._write_intent(call, context, worst)) is None:
-                        async with self._end_unanswered(call.key):
+                    if (stored := await self._write_intent(intent)) is None:
+                        async with self._end_unanswered(key):
                             answer: Reply | CallFailure = await self._model.complete(request)
                         self._breaker.record_success()
             except CallFailure as failure:
                 # The service failed, so there is no answer to store: a later attempt sends the same key again.
                 if not failure.kind.semantic:
-                    await self._close(call.key, worst, unpaid=failure.unpaid)
+                    await self._close(key, worst, unpaid=failure.unpaid)
                     raise
                 answer = failure
             # Decoded here and not above: an unusable answer that another process paid for is no failure of this one's
             # call.
-            return await self._settle(call.key, answer, worst) if stored is None else decode_stored_reply(stored)
+            return await self._settle(key, answer, worst) if stored is None else decode_stored_reply(stored)
 
     @asynccontextmanager
     async def _hold_key(self, key: str) -> AsyncIterator[None]:
@@ -158,19 +156,11 @@ class PaidOnceModel:
             if users > 1:
                 self._locks[key] = lock, users - 1
 
-    async def _write_intent(self, call: CallKey, context: CallContext, worst: int) -> LedgerReply | None:
+    async def _write_intent(self, intent: CallIntent) -> LedgerReply | None:
         """Write the intent once the budget covers it and no other process has this call in flight.
 
         Returns the reply where another process received it since the ledger was asked for one.
         """
-        intent = CallIntent(
-            key=call.key,
-            request=call.identity,
-            stage=context.step,
-            record_id=context.record_id,
-            reserved=worst,
-            spelled=call.canonical,
-        )
         budget = self._budget
         while True:
             try:
@@ -179,11 +169,11 @@ class PaidOnceModel:
                 account = await self._ledger.intend(intent, cap=budget.cap)
             except CostCapExceededError as refused:
                 budget.update(refused.account)
-                await budget.wait_for_room(worst)
+                await budget.wait_for_room(intent.reserved)
             except CallInFlightError:
                 await asyncio.sleep(POLL_SECONDS)
             except RecordError:
-                if (settled := await self._ledger.find_reply(call.key)) is None:
+                if (settled := await self._ledger.find_reply(intent.key)) is None:
                     raise
                 return settled
             else:

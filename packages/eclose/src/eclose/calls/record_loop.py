@@ -187,7 +187,6 @@ class JobRunner(Generic[T]):
         self._stop = self._stop or error
 
     async def _start_record(self, record: ReadRecord[T]) -> None:
-        """Process a record of the input, unless it is finished or another process works on it."""
         if record.value is None:
             await self._set_aside(record)
             return
@@ -204,15 +203,13 @@ class JobRunner(Generic[T]):
             self._claimed_elsewhere[record_id] = None if self._rereads else record
 
     async def _process_claimed(self, record: ReadRecord[T]) -> None:
-        """Run the remaining jobs on a record that this process has claimed."""
         value: Any = record.value
         record_id = self._id_of(value)
         try:
             # Another process may have finished the record before this one claimed it.
             may_have_outcome = self._resumes or self._ledger.shared
             outcome = await self._ledger.find_last_outcome(self._names, record_id) if may_have_outcome else None
-            if outcome is not None and self._is_final(outcome):
-                self._count_finished_before(outcome)
+            if self._count_finished_before(outcome):
                 return
             first = 0
             if outcome is not None:
@@ -224,16 +221,15 @@ class JobRunner(Generic[T]):
             self._claims.mark_finished(record_id)
 
     async def _is_finished(self, record_id: str) -> bool:
-        """Return whether a record is finished, and count it if so."""
-        outcome = await self._ledger.find_last_outcome(self._names, record_id)
+        return self._count_finished_before(await self._ledger.find_last_outcome(self._names, record_id))
+
+    def _count_finished_before(self, outcome: RecordOutcome | None) -> bool:
+        """Return whether the record of an outcome is finished, and count it if so."""
         if outcome is None or not self._is_final(outcome):
             return False
-        self._count_finished_before(outcome)
-        return True
-
-    def _count_finished_before(self, outcome: RecordOutcome) -> None:
         self.progress.finished_before += 1
         self.progress.finished[outcome.kind] += 1
+        return True
 
     async def _run_jobs(self, jobs: Sequence[RecordJob], record_id: str, value: Any) -> None:
         for job in jobs:
@@ -368,16 +364,9 @@ async def write_run_results(
 ) -> Manifest:
     """Write all files of a run, the manifest last: it marks the run as finished.
 
-    Args:
-        ledger: The ledger of the run.
-        step: The step whose files are written.
-        jobs: Names of the jobs, in order; the results are those of the last.
-        received: Number of records taken from the input.
-        calls: Numbers of calls, tokens and cost for the manifest.
-        sources: Counts of the records of other files that were read for this run.
-
-    Raises:
-        UserError: An input was changed since the start of the run; nothing is written.
+    ``received`` records were taken from the input; results are those of the last job. ``calls`` are the numbers of
+    calls for the manifest, ``sources`` the counts of other files that were read. Raises UserError where an input was
+    changed since the start of the run; nothing is written then.
     """
     step.refuse_changed_inputs()
     counts = await count_run_funnel(ledger, jobs, received)
@@ -458,19 +447,10 @@ class RecordClaims:
         """Ids of claimed records that are in progress."""
         self._finished: set[str] = set()
         """Ids of finished records, whose claims are given back with the next renewal."""
-        self._requests: list[tuple[str, asyncio.Future[bool]]] = []
-        self._flush: asyncio.Task[None] | None = None
 
     async def claim(self, record_id: str) -> bool:
         """Claim a record; return whether this process has it now."""
-        if not self._ledger.shared:
-            return True
-        granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._requests.append((record_id, granted))
-        # Requests that arrive while a transaction runs go together in the next one.
-        if self._flush is None or self._flush.done():
-            self._flush = asyncio.create_task(self._answer_requests())
-        return await granted
+        return not self._ledger.shared or bool(await self.claim_all([record_id]))
 
     async def claim_all(self, record_ids: Iterable[str]) -> set[str]:
         """Claim records; return the ids of those that this process has now."""
@@ -496,20 +476,6 @@ class RecordClaims:
     async def give_back_all(self) -> None:
         """Give back every claim."""
         await self._ledger.give_back(RECORD_STAGE, self._active | self._finished)
-
-    async def _answer_requests(self) -> None:
-        while self._requests:
-            requests, self._requests = self._requests, []
-            try:
-                claimed = await self.claim_all(record_id for record_id, _ in requests)
-            except Exception as error:
-                for _, granted in requests:
-                    if not granted.done():
-                        granted.set_exception(error)
-                continue
-            for record_id, granted in requests:
-                if not granted.done():
-                    granted.set_result(record_id in claimed)
 
 
 @asynccontextmanager

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from eclose.calls.http.endpoint import (
     Endpoint,
-    EndpointLimits,
     ModelRoute,
     ServerAddress,
     find_model_route,
@@ -120,7 +119,7 @@ class ServedModelRef:
         """Return the reference with a model name; ask the server for the name where it is empty."""
         if self.route.model:
             return self
-        async with await open_endpoint(self.route, EndpointLimits(deadline=deadline)) as endpoint:
+        async with await open_endpoint(self.route, deadline) as endpoint:
             return replace(self, route=replace(self.route, model=endpoint.name.partition("/")[2]))
 
     def base_ref(self) -> ServedModelRef:
@@ -131,7 +130,7 @@ class ServedModelRef:
     @asynccontextmanager
     async def open(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:  # noqa: ARG002
         """Open the bare model: no retries, no cache, no budget."""
-        async with Endpoint(self.route, EndpointLimits(deadline=deadline)) as endpoint:
+        async with Endpoint(self.route, deadline=deadline) as endpoint:
             yield endpoint
 
 
@@ -297,7 +296,6 @@ def index_models_by_name(models: Iterable[ModelRef]) -> dict[str, ModelRef]:
 
 
 def _parse_engine(name: str) -> tuple[str | None, str]:
-    """Return the engine that loads a model and its weights; the engine is None for a served model."""
     engine, colon, weights = name.partition(":")
     if colon and engine in _ENGINES:
         return engine, weights
@@ -316,7 +314,6 @@ def _require_torch() -> None:
 
 
 def _hash_weights(weights: str) -> str:
-    """Return the hash of local weights; of the name where they are on the hub."""
     path = Path(weights)
     if path.is_file():
         return hash_file(path)

@@ -122,7 +122,6 @@ class CircuitBreaker:
         self.last_success = _now()
 
     def _record_failure(self, failure: CallFailure) -> None:
-        """Count a failure, and open the breaker where a limit is reached."""
         if failure.kind.semantic:
             self._end_row()  # the model answered, so the service works
         elif failure.kind is CallFailureKind.DENIED:
@@ -173,8 +172,6 @@ class CircuitBreaker:
 
 @dataclass(slots=True)
 class _Failures:
-    """Failures of one record so far."""
-
     service: int = 0
     semantic: int = 0
     free: int = 0
@@ -239,27 +236,17 @@ class RetryingModel:
             return None
         if not retry:
             return None
-        if failure.retry_after is not None:
-            return self._check_pause(failure.retry_after, failure)
-        return self._backoff(count)
-
-    def _check_pause(self, seconds: float, failure: CallFailure) -> float:
-        """Return the pause the server asks for, without jitter: the limiter spaces the retries."""
-        if seconds > self._policy.longest_pause:
-            self._breaker.open(f"the model server asks for a pause of {seconds:,.0f} s ({failure}).")
-        return seconds
-
-    def _backoff(self, failures: int) -> float:
-        """Return a random wait with full jitter, so that calls that failed together are spread out."""
-        if failures == 0:
-            return 0.0
-        # The exponent is bounded at 30, since 2**1024 no longer fits into a float; the wait has reached its limit long
-        # before.
-        longest = min(self._policy.longest_wait, self._policy.first_wait * 2 ** min(failures - 1, 30))
-        return self._rng.uniform(0, longest)
+        if (pause := failure.retry_after) is not None:
+            # Without jitter: the limiter spaces the retries.
+            if pause > self._policy.longest_pause:
+                self._breaker.open(f"the model server asks for a pause of {pause:,.0f} s ({failure}).")
+            return pause
+        # Full jitter, so that calls that failed together are spread out. The exponent is bounded at 30, since 2**1024
+        # no longer fits into a float; the wait has reached its limit long before.
+        longest = min(self._policy.longest_wait, self._policy.first_wait * 2 ** min(count - 1, 30))
+        return self._rng.uniform(0, longest) if count else 0.0
 
     def _may_fail_again(self, failures: _Failures) -> bool:
-        """Return whether a record may be retried after a service failure."""
         failures.service_since = _now() if failures.service_since is None else failures.service_since
         if failures.service < self._policy.attempts:
             return True

@@ -43,16 +43,6 @@ RunObserver: TypeAlias = Callable[[JobRunner[Any], Sequence[ModelConnection], in
 number of records; a progress display, for example."""
 
 
-def _null_run_observer(
-    _runner: JobRunner[Any], _connections: Sequence[ModelConnection], _total: int
-) -> AbstractContextManager[None]:
-    return nullcontext()
-
-
-def _ignore_line(_line: str) -> None:
-    """Do nothing."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """How a run is executed. The options do not change the results."""
@@ -65,11 +55,11 @@ class RunOptions:
     """Whether to answer from the ledger alone and send nothing."""
     force: bool = False
     """Whether to replace files that another run has written."""
-    watch: RunObserver = _null_run_observer
+    watch: RunObserver = lambda _runner, _connections, _total: nullcontext()
     """Observer of the run."""
     batch: BatchSettings | None = None
     """Batches in which requests are sent first; None to send every request as a single call."""
-    notify: Callable[[str], None] = _ignore_line
+    notify: Callable[[str], None] = lambda _line: None
     """Called with a line of progress about batches."""
 
 
@@ -169,7 +159,6 @@ async def run_models_on_records(
 async def _prefetch(
     run: ModelRun[Any], calls: CallSettings, options: RunOptions, batch: BatchSettings, ledger: Ledger
 ) -> None:
-    """Fetch replies in batches; raise where a model has no batches or nothing may be sent."""
     if options.replay:
         raise SettingError("--batch and replay: a replay sends nothing. Leave one of them out.")
     models = []
@@ -195,21 +184,18 @@ async def _prefetch(
 def find_finished_run(run: ModelRun[Any], options: RunOptions) -> RunResult | None:
     """Return the result of the same run if it is finished; None where there is something to do."""
     run.check_output(force=options.force)
-    if _is_interrupted(run.stage, force=options.force):
+    stage = run.stage
+    # A result without its manifest, which is written last, was interrupted.
+    if stage.out.exists() and not stage.manifest_path.exists() and not options.force:
         return None
     # The manifest is written last and lists the hashes of the files, so it proves a complete and unchanged result.
-    manifest = run.stage.claim(force=options.force)
+    manifest = stage.claim(force=options.force)
     if manifest is None or (options.retry and manifest.counts.quarantined):
         return None
     # The earlier process may have been killed after the manifest and before these files.
     run.write_inputs(force=options.force)
     run.write_derived(force=options.force)
-    return RunResult(run.stage, manifest, again=True)
-
-
-def _is_interrupted(stage: PipelineStep, *, force: bool) -> bool:
-    """Return whether there is a result without its manifest, which is written last."""
-    return stage.out.exists() and not stage.manifest_path.exists() and not force
+    return RunResult(stage, manifest, again=True)
 
 
 async def begin_model_run(run: ModelRun[Any], ledger: Ledger, options: RunOptions) -> None:

@@ -89,19 +89,9 @@ async def prefetch_replies(
 ) -> None:
     """Send the requests of all records in batches, and wait for the replies.
 
-    A request that a batch leaves unanswered is not sent in a second one: the run sends it as a single call.
-
-    Args:
-        models: Models of the run, in the order in which jobs receive them.
-        jobs: Jobs of the run.
-        record_id: Returns the id of a record.
-        read_records: Reads the records of the run from the start.
-        ledger: Ledger of the run, which receives the replies.
-        folder: Folder for the files of the batches, one subfolder for each model.
-        calls: Settings of the run, for its budget.
-        settings: Sizes, waiting times and price of batches.
-        stage: Name of the run's step, for the ledger.
-        notify: Called with a line whenever batches are sent or collected.
+    ``models`` are in the order in which jobs receive them; each has a subfolder of ``folder``. ``notify`` gets a line
+    whenever batches are sent or collected. A request that a batch leaves unanswered is not sent in a second one: the
+    run sends it as a single call.
 
     Raises:
         BudgetSpent: The budget does not cover the next request; the requests before it are sent.
@@ -136,7 +126,6 @@ async def prefetch_replies(
 async def _collect_replies(
     name: str, batches: ModelBatches, sent: SubmittedBatches, wait: float | None, notify: Callable[[str], None]
 ) -> set[str]:
-    """Wait for the batches of a model; return the keys of requests that are left for single calls."""
     collected = await batches.collect(wait=wait)
     if collected.under_way:
         raise BatchesUnderWay(
@@ -173,7 +162,6 @@ async def _collect_requests(
 async def _run_jobs(
     jobs: Sequence[RecordJob], record_id: Callable[[Any], str], value: Any, models: Sequence[_CollectingModel]
 ) -> None:
-    """Execute the jobs of a record as far as the ledger has replies."""
     try:
         for job in jobs:
             context = CallContext(job.name, record_id(value))

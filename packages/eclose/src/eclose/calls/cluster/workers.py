@@ -104,36 +104,10 @@ def run_shards_on_ray(
     ledger itself; work that writes nothing needs none. An error in one shard stops the others after their records in
     progress.
     """
-    results: list[T] = []
-    receive_shards_from_ray(work, ledger, settings, results.append, tell=tell)
-    return results
-
-
-def receive_shards_from_ray(
-    work: ShardWork[T],
-    ledger: Path | str | None,
-    settings: RaySettings,
-    receive: Callable[[T], None],
-    *,
-    tell: Callable[[str], None] = lambda _: None,
-) -> None:
-    """Run the work on every shard, and pass each result on as soon as those of all earlier shards were passed on.
-
-    For large results that are joined: only those of shards that ended before an earlier one are held. The conditions
-    are those of ``run_shards_on_ray``; where the run ends with an error, a part of the results was passed on.
-    """
     if ledger is not None:
         require_shared_ledger(ledger)
     with connect_to_ray(settings) as ray:
-        pool = _WorkerPool(
-            ray=ray,
-            work=work,
-            settings=settings,
-            receive=receive,
-            tell=tell,
-            remedy=_AGAIN if ledger is None else _CONTINUE,
-        )
-        pool.run()
+        return _WorkerPool(ray, work, settings, tell, _AGAIN if ledger is None else _CONTINUE).run()
 
 
 # What becomes of a run that ended early, for messages.
@@ -195,14 +169,11 @@ class _Worker:
 
 
 class _WorkerPool(Generic[T]):
-    """The workers of one run and their shards."""
-
     def __init__(
         self,
         ray: Any,
         work: ShardWork[T],
         settings: RaySettings,
-        receive: Callable[[T], None],
         tell: Callable[[str], None],
         remedy: str,
     ) -> None:
@@ -210,18 +181,15 @@ class _WorkerPool(Generic[T]):
         self._remedy = remedy
         self._work = work
         self._settings = settings
-        self._receive = receive
         self._tell = tell
         self._waiting = deque(settings.shards)
         self._running: dict[Any, tuple[Any, RecordShard]] = {}
-        # Results that wait for one of an earlier shard, and the shard whose result is passed on next.
         self._results: dict[int, T] = {}
-        self._next = 0
         self._deaths: Counter[RecordShard] = Counter()
         self._abandoned: list[RecordShard] = []
         self._error: Exception | None = None
 
-    def run(self) -> None:
+    def run(self) -> list[T]:
         try:
             for _ in range(self._settings.workers):
                 self._assign(self._start_worker())
@@ -241,6 +209,7 @@ class _WorkerPool(Generic[T]):
                 f"{', '.join(map(str, self._abandoned))}: the worker died {self._settings.restarts + 1} times. "
                 f"The reason is often too little memory. {self._remedy}"
             )
+        return [self._results[index] for index in sorted(self._results)]
 
     def _start_worker(self) -> Any:
         # Ray's own restarts are off, so that every death is seen and counted against its shard.
@@ -250,7 +219,6 @@ class _WorkerPool(Generic[T]):
         return self._ray.remote(_Worker).options(**placement, max_restarts=0, max_concurrency=2).remote(os.getcwd())
 
     def _assign(self, worker: Any) -> None:
-        """Give a worker the next shard, or end it where there is none."""
         if self._waiting and self._error is None:
             shard = self._waiting.popleft()
             self._running[worker.run.remote(self._work, shard)] = worker, shard
@@ -279,13 +247,8 @@ class _WorkerPool(Generic[T]):
         except errors.RayError as failed:
             self._stop(Resumable(f"Ray: {failed} {self._remedy}"))
         self._assign(worker)
-        # After the worker has its next shard: joining a large result takes a while.
-        while self._next in self._results:
-            self._receive(self._results.pop(self._next))
-            self._next += 1
 
     def _record_death(self, shard: RecordShard, death: Exception) -> None:
-        """Queue the shard of a dead worker again, unless it has caused too many deaths."""
         self._deaths[shard] += 1
         restart = self._deaths[shard] <= self._settings.restarts
         (self._waiting if restart else self._abandoned).append(shard)
@@ -332,7 +295,6 @@ def connect_to_ray(settings: RaySettings) -> Iterator[Any]:
 
 
 def _set_environment(settings: RaySettings) -> None:
-    """Set the variables that Ray reads when it is imported, and every process that it starts."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if settings.address is None:
         # The switch that keeps Ray on loopback on macOS and Windows. Without it Ray replaces 127.0.0.1 by the machine's

@@ -233,7 +233,6 @@ _ANY_USAGE = 1_000_000
 
 
 def _possible(usage: TokenUsage, worst: TokenUsage) -> bool:
-    """Check whether figures are plausible: providers add prompts and reasoning tokens, but within bounds."""
     return (
         usage.prompt_tokens <= _ANY_USAGE + 10 * worst.prompt_tokens
         and usage.completion_tokens <= _ANY_USAGE + 10 * worst.completion_tokens

@@ -21,7 +21,7 @@ from eclose.calls.ledger.accounts import (
     WriterAccounting,
     find_last_open_send,
 )
-from eclose.calls.ledger.commits import MAX_OUTAGE_SECONDS, CommitJournal, GroupCommitter, PeriodicJob
+from eclose.calls.ledger.commits import MAX_OUTAGE_SECONDS, CommitJournal, GroupCommitter
 from eclose.calls.ledger.database import (
     WriterLock,
     describe_database_location,
@@ -36,6 +36,7 @@ from eclose.calls.ledger.queries import LEDGER_SCHEMA
 from eclose.calls.ledger.rows import (
     ROW_CHECKS,
     CallIntent,
+    LedgerProblem,
     LedgerReply,
     RecordOutcome,
     RunAccount,
@@ -57,7 +58,6 @@ from eclose.errors import RecordError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-    from types import TracebackType
     from typing import Self
 
     from sqlalchemy import Connection, Row, TextClause
@@ -98,7 +98,8 @@ class Ledger:
         """Whether other processes may work on the same run at the same time (PostgreSQL)."""
         self.id = ""
         """Id of the database, which it got with its tables; empty before the ledger is entered."""
-        self._accounts = WriterAccounting(encode_utf8_text(run), self._writer, self._label, shared=self.shared)
+        self._run_id = encode_utf8_text(run)
+        self._accounts = WriterAccounting(self._run_id, self._writer, self._label, shared=self.shared)
 
     @classmethod
     def open(cls, location: Path | str, *, run: str) -> Ledger:
@@ -113,8 +114,14 @@ class Ledger:
             self._lock = WriterLock(Path(self._location), f"run {self._run}")
         journal = CommitJournal(engine, self._read_commits, self._accounts.number_commit) if self.shared else None
         # A file has one writer, which needs no sign of life.
-        beat = PeriodicJob(self._accounts.beat, LEASE_SECONDS / _BEATS) if self.shared else None
-        self._commits = GroupCommitter(engine, self._label, max_outage=MAX_OUTAGE_SECONDS, beat=beat, journal=journal)
+        self._commits = GroupCommitter(
+            engine,
+            self._label,
+            max_outage=MAX_OUTAGE_SECONDS,
+            beat=self._accounts.beat if self.shared else None,
+            beat_seconds=LEASE_SECONDS / _BEATS,
+            journal=journal,
+        )
         try:
             await self._commits.run(self._join)
         except BaseException:
@@ -122,9 +129,7 @@ class Ledger:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Commit what is queued, end the lease and release the lock."""
         # Best effort: where the server is away, the lease runs out by itself.
         with suppress(UserError, asyncio.CancelledError):
@@ -231,7 +236,7 @@ class Ledger:
 
     async def find_last_outcome(self, stages: Sequence[str], record_id: str) -> RecordOutcome | None:
         """Return the outcome of a record in the last of these stages that it has passed; None where in none."""
-        parameters = {"run": encode_utf8_text(self._run), "record_id": encode_utf8_text(record_id)}
+        parameters = {"run": self._run_id, "record_id": encode_utf8_text(record_id)}
 
         def job(connection: Connection) -> RecordOutcome | None:
             for stage in reversed(stages):
@@ -246,20 +251,20 @@ class Ledger:
 
     async def count_outcomes(self, stage: str) -> dict[tuple[str, str | None], int]:
         """Return the number of records in a stage of this run, by kind and reason of their outcome."""
-        parameters = {"run": encode_utf8_text(self._run), "stage": encode_utf8_text(stage)}
+        parameters = {"run": self._run_id, "stage": encode_utf8_text(stage)}
         rows = await self._commits.run(lambda connection: connection.execute(sql.COUNT_OUTCOMES, parameters).all())
         return {(kind, None if reason is None else decode_utf8_text(reason)): count for kind, reason, count in rows}
 
     async def reopen_quarantined(self, stage: str) -> int:
         """Delete the outcomes of quarantined records in a stage, so that they are retried; return their number."""
-        parameters = {"run": encode_utf8_text(self._run), "stage": encode_utf8_text(stage)}
+        parameters = {"run": self._run_id, "stage": encode_utf8_text(stage)}
         return await self._commits.run(
             lambda connection: connection.execute(sql.REOPEN_QUARANTINED, parameters).rowcount
         )
 
     async def read_outcomes(self, stage: str) -> AsyncIterator[RecordOutcome]:
         """Yield the outcomes of a stage of this run, in the order of record ids."""
-        parameters = {"run": encode_utf8_text(self._run), "stage": encode_utf8_text(stage)}
+        parameters = {"run": self._run_id, "stage": encode_utf8_text(stage)}
         async for row in self._rows(sql.OUTCOMES, b"", parameters):
             yield self._read_outcome(row)
 
@@ -268,9 +273,7 @@ class Ledger:
 
         On a shared ledger these include the calls that other processes have in flight.
         """
-        rows = await self._commits.run(
-            lambda connection: connection.execute(sql.ORPHANS, {"run": encode_utf8_text(self._run)}).all()
-        )
+        rows = await self._commits.run(lambda connection: connection.execute(sql.ORPHANS, {"run": self._run_id}).all())
         intents = [(row, decode_intent_row(row)) for row in rows]
         for row, intent in intents:
             if intent is None:
@@ -286,20 +289,15 @@ class Ledger:
 
         return await self._commits.run(job)
 
-    async def compute_spending(self) -> tuple[int, int]:
-        """Return the cost of this run's replies, and the amount that its open sends take from the budget."""
-        account = await self.compute_account()
-        return account.spent, account.reserved + account.assumed
-
     async def list_versions(self) -> list[str]:
         """Return the versions of the program that have worked on this run."""
-        run = {"run": encode_utf8_text(self._run)}
-        rows = await self._commits.run(lambda connection: list(connection.execute(sql.VERSIONS, run).scalars()))
+        run = {"run": self._run_id}
+        rows = await self._commits.run(lambda connection: connection.execute(sql.VERSIONS, run).scalars().all())
         return [decode_utf8_text(version) for version in rows]
 
     async def compute_usage(self) -> RunUsage:
         """Return the usage of this run so far, over all its processes."""
-        run = {"run": encode_utf8_text(self._run)}
+        run = {"run": self._run_id}
 
         def job(connection: Connection) -> RunUsage:
             usage = RunUsage(*map(int, connection.execute(sql.USAGE, run).one()))
@@ -312,9 +310,7 @@ class Ledger:
 
         def job(connection: Connection) -> dict[str, RunUsage]:
             usage: dict[str, RunUsage] = {}
-            for stage, record_id, *amounts in connection.execute(
-                sql.USAGE_BY_RECORD, {"run": encode_utf8_text(self._run)}
-            ):
+            for stage, record_id, *amounts in connection.execute(sql.USAGE_BY_RECORD, {"run": self._run_id}):
                 name = group(decode_utf8_text(stage), decode_utf8_text(record_id))
                 total = usage.get(name, RunUsage(0, 0, 0, 0, 0))
                 usage[name] = RunUsage(*map(sum, zip(total, map(int, amounts), strict=True)))
@@ -357,17 +353,17 @@ class Ledger:
             )
         return self._claim_commits
 
-    async def verify(self) -> AsyncIterator[str]:
+    async def verify(self) -> AsyncIterator[LedgerProblem]:
         """Yield every problem of the stored rows of all runs; keys and checksums are computed again."""
         try:
             for problem in await self._commits.run(find_database_problems):
-                yield f"{self._label}: {problem}"
+                yield LedgerProblem(f"{self._label}: {problem}")
             for name, query, is_sound in ROW_CHECKS:
                 async for row in self._rows(query, 0, {}):
                     if not is_sound(row):
-                        yield f"{self._label}: {name} {describe_ledger_row(row)} is damaged."
+                        yield LedgerProblem(f"{self._label}: {name} {describe_ledger_row(row)} is damaged.", row)
         except UserError as error:
-            yield str(error)
+            yield LedgerProblem(str(error), unreadable=True)
 
     async def prune(self, *, calls: Iterable[str] = (), runs: Iterable[str] = ()) -> int:
         """Delete calls with all their attempts, and the outcomes of runs; return the number of rows.
@@ -436,5 +432,4 @@ class Ledger:
 
 
 def _after(position: Any) -> Any:
-    """Return the smallest position after this one: a number, or the bytes of a record id."""
     return position + 1 if isinstance(position, int) else position + b"\0"

@@ -258,6 +258,17 @@ ROW_CHECKS: tuple[tuple[str, PagedQuery, Callable[[Row[Any]], bool]], ...] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerProblem:
+    """A problem of a stored row, or of the database itself."""
+
+    message: str
+    row: Row[Any] | None = None
+    """The damaged row; None for a problem of the database."""
+    unreadable: bool = False
+    """Whether the rows after this one could not be read."""
+
+
 def find_database_problems(connection: Connection) -> list[str]:
     """Return the problems that the database itself reports; only SQLite has such a check."""
     if connection.dialect.name != "sqlite":
