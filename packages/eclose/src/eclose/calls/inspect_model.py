@@ -35,7 +35,7 @@ from eclose.values.response import ResponseSource
 if TYPE_CHECKING:
     from inspect_ai.model import ChatCompletionChoice, ChatMessage, GenerateConfig, Model, ModelOutput
 
-    from eclose.calls.model import ChatModel, Decoding, Reply, Request
+    from eclose.calls.model import ChatModel, Reply, Request
     from eclose.prompts.locked_texts import PromptMessage
 
 INSPECT_PREFIX = "inspect/"
@@ -130,20 +130,15 @@ def build_inspect_config(request: Request) -> GenerateConfig:
         # Inspect silently drops definitions and references of a schema.
         schema = inline_schema_definitions(request.schema.schema)
         config["response_schema"] = {"name": str(request.schema.name), "json_schema": schema, "strict": True}
-    try:
-        return GenerateConfig.model_validate(config | _build_reasoning_config(decoding))
-    except ValidationError as invalid:
-        raise SettingError(f"Inspect rejects these settings: {invalid.errors()[0]['msg']}.") from invalid
-
-
-def _build_reasoning_config(decoding: Decoding) -> dict[str, Any]:
-    config: dict[str, Any] = {}
     if decoding.effort is not None:
         config["reasoning_effort"] = decoding.effort
     if decoding.thinking is not None:
         # The switch of vLLM, SGLang and llama.cpp.
         config["extra_body"] = {"chat_template_kwargs": {"enable_thinking": decoding.thinking}}
-    return config
+    try:
+        return GenerateConfig.model_validate(config)
+    except ValidationError as invalid:
+        raise SettingError(f"Inspect rejects these settings: {invalid.errors()[0]['msg']}.") from invalid
 
 
 def _to_http_response(output: ModelOutput) -> HttpResponse:

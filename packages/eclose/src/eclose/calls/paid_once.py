@@ -11,6 +11,7 @@ import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from eclose.calls.budget import POLL_SECONDS, RunBudget, compute_known_cost
 from eclose.calls.http.failures import UNKNOWN_USAGE, CallFailure, CallFailureKind
@@ -106,7 +107,8 @@ class PaidOnceModel:
         self._price = price
         self._budget = budget or RunBudget(None)
         self._count = count
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Locks of the calls that are asked for now, by key; where the first caller fails, the next one sends."""
 
     async def complete(self, request: Request, context: CallContext = _NO_CONTEXT) -> Reply:
         """Return the stored reply, or send the request and return its reply once that is on disk."""
@@ -115,7 +117,7 @@ class PaidOnceModel:
         key = hash_canonical_bytes(spelled)
         # The lookup is under the lock, so that a second caller of the same request finds the reply that the first one
         # stored.
-        async with self._hold_key(key):
+        async with self._locks.setdefault(key, asyncio.Lock()):
             if (stored := await self._ledger.find_reply(key)) is not None:
                 return decode_stored_reply(stored)
             worst = 0 if self._price is None else self._price.cost(bound_request_usage(request, self._count))
@@ -142,19 +144,6 @@ class PaidOnceModel:
             # Decoded here and not above: an unusable answer that another process paid for is no failure of this one's
             # call.
             return await self._settle(key, answer, worst) if stored is None else decode_stored_reply(stored)
-
-    @asynccontextmanager
-    async def _hold_key(self, key: str) -> AsyncIterator[None]:
-        """Hold the lock of a key; where the first caller fails, the next one sends the request."""
-        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
-        self._locks[key] = lock, users + 1
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks.pop(key)
-            if users > 1:
-                self._locks[key] = lock, users - 1
 
     async def _write_intent(self, intent: CallIntent) -> LedgerReply | None:
         """Write the intent once the budget covers it and no other process has this call in flight.

@@ -107,7 +107,8 @@ class AdaptiveLimiter:
             async with self._turn:  # first come, first served; only the head of the queue checks the limits
                 await self._clear()
                 self.in_flight += 1
-                self._take(tokens)
+                self._requests.take(1, _now())
+                self._tokens.take(tokens, _now())
         finally:
             self.waiting -= 1
         try:
@@ -126,10 +127,6 @@ class AdaptiveLimiter:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait if wait > 0 else None):
                     await self._freed.wait()
-
-    def _take(self, tokens: int) -> None:
-        self._requests.take(1, _now())
-        self._tokens.take(tokens, _now())
 
     def record_success(self) -> None:
         """Record a reply: raise the limit if requests wait and the server has not failed lately."""

@@ -214,7 +214,8 @@ class LocalModelRef:
         return engine if self.adapter is None else engine.with_adapter(self.adapter)
 
     def _load(self) -> LocalBatchModel:
-        _require_torch()
+        if missing := [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]:
+            raise UserError(f"a model in this process needs {', '.join(missing)}. Run: pip install 'eclose[local]'")
         from eclose.calls.local.transformers_model import TransformersModel  # noqa: PLC0415 - heavy
 
         model = TransformersModel.load(self.weights, revision=self.revision, dtype=self.dtype, context=self.context)
@@ -306,11 +307,6 @@ def _parse_engine(name: str) -> tuple[str | None, str]:
     if path.is_dir():
         raise UserError(f"{name}: this folder has no config.json, so it holds no model. Give the folder of a model.")
     return None, name
-
-
-def _require_torch() -> None:
-    if missing := [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]:
-        raise UserError(f"a model in this process needs {', '.join(missing)}. Run: pip install 'eclose[local]'")
 
 
 def _hash_weights(weights: str) -> str:

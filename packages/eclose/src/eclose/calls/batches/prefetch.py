@@ -18,7 +18,7 @@ from eclose.calls.batches.run import BatchSettings, ModelBatches, SubmittedBatch
 from eclose.calls.client import load_run_budget
 from eclose.calls.http.endpoint import ModelRoute
 from eclose.calls.model import CallContext
-from eclose.calls.paid_once import compute_call_key, decode_stored_reply
+from eclose.calls.paid_once import NotRecordedError, ReplayModel, compute_call_key
 from eclose.calls.prices import ModelPrice
 from eclose.calls.record_loop import RecordRejection
 from eclose.errors import Resumable
@@ -34,18 +34,13 @@ if TYPE_CHECKING:
     from eclose.files.jsonl import ReadRecord
 
 
-class _ReplyMissingError(Exception):
-    """The ledger has no reply to a request; the request is collected."""
-
-
-class _CollectingModel:
+class _CollectingModel(ReplayModel):
     """A model that answers from the ledger, and collects the requests without a reply."""
 
     def __init__(self, name: str, ledger: Ledger) -> None:
-        self.name = name
+        super().__init__(name, ledger)
         self.requests: dict[str, tuple[str, Request]] = {}
         """Record id and request by the key of the call."""
-        self._ledger = ledger
         self._record_id = ""
 
     def for_record(self, context: CallContext) -> ChatModel:
@@ -54,11 +49,11 @@ class _CollectingModel:
         return model
 
     async def complete(self, request: Request) -> Reply:
-        key = compute_call_key(self.name, request)
-        if (settled := await self._ledger.find_reply(key)) is not None:
-            return decode_stored_reply(settled)
-        self.requests.setdefault(key, (self._record_id, request))
-        raise _ReplyMissingError
+        try:
+            return await super().complete(request)
+        except NotRecordedError:
+            self.requests.setdefault(compute_call_key(self.name, request), (self._record_id, request))
+            raise
 
 
 @dataclass(frozen=True)

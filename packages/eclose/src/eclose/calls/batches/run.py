@@ -306,7 +306,8 @@ class ModelBatches:
                 collected.under_way += len(note.records)
 
     async def _settle(self, note: BatchShardNote, batch: ProviderBatch, collected: CollectedBatches) -> None:
-        downloads = [(path, await self._provider.download(file_id, path)) for path, file_id in self._files(note, batch)]
+        paths = [(self._folder.results(note, kind), file_id) for kind, file_id in batch.files]
+        downloaded = [path for path, file_id in paths if await self._provider.download(file_id, path)]
         settlement = BatchLedgerWriter(
             note=note,
             batch=batch,
@@ -315,15 +316,12 @@ class ModelBatches:
             secret=self._route.key,
             dialect=self._dialect,
         )
-        await settlement.run(self._folder.requests(note), [path for path, exists in downloads if exists], collected)
+        await settlement.run(self._folder.requests(note), downloaded, collected)
         self._dialect = settlement.dialect
         # Last, after all replies are in the ledger: a process killed before collects this batch again, which changes
         # nothing.
         note.state, note.dialect = BatchShardState.COLLECTED, asdict(self._dialect)
         self._folder.save(note)
-
-    def _files(self, note: BatchShardNote, batch: ProviderBatch) -> list[tuple[Path, str]]:
-        return [(self._folder.results(note, kind), file_id) for kind, file_id in batch.files]
 
 
 async def _chunk_requests(

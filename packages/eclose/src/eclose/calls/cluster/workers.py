@@ -295,6 +295,7 @@ def connect_to_ray(settings: RaySettings) -> Iterator[Any]:
 
 
 def _set_environment(settings: RaySettings) -> None:
+    # Ray reads these when it is imported, and every process that it starts.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if settings.address is None:
         # The switch that keeps Ray on loopback on macOS and Windows. Without it Ray replaces 127.0.0.1 by the machine's

@@ -164,11 +164,6 @@ class WriterAccounting:
         now = self._beat_server_time + time.monotonic() - self._beat_local_time
         return now if now - self._observed_since >= LEASE_SECONDS else now - OUTAGE_SECONDS
 
-    def is_alive(self, connection: Connection, writer: bytes) -> bool:
-        """Return whether another writer may still get the reply to its send."""
-        parameters = {"writer": writer, "horizon": self.horizon(connection)}
-        return connection.execute(sql.WRITER_ALIVE, parameters).one_or_none() is not None
-
     def bury_dead(self, connection: Connection) -> bool:
         """Mark the open sends of dead writers as broken off; return whether there was a dead writer."""
         parameters = {"run": self._run, "writer": self._writer, "horizon": self.horizon(connection)}
@@ -309,7 +304,8 @@ class WriterAccounting:
             return False
         for send in sends.open():
             if not send.broken and send.writer != self._writer:
-                if self.is_alive(connection, send.writer):
+                alive = {"writer": send.writer, "horizon": self.horizon(connection)}
+                if connection.execute(sql.WRITER_ALIVE, alive).one_or_none() is not None:
                     return True
                 connection.execute(sql.BREAK, {"intent": send.seq})
                 broken = sends.changed(send, broken=True)

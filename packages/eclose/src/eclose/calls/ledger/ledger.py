@@ -50,7 +50,6 @@ from eclose.calls.ledger.rows import (
     decode_utf8_text,
     describe_ledger_row,
     encode_call_key,
-    encode_ledger_request,
     encode_utf8_text,
     find_database_problems,
 )
@@ -173,13 +172,12 @@ class Ledger:
             CallInFlightError: Another process has the same call in flight; try again later.
             CostCapExceededError: The cap does not cover the highest cost; calls in flight may free a part of it.
         """
-        request = encode_ledger_request(intent)
         executions = 0
 
         def job(connection: Connection) -> RunAccount | None:
             nonlocal executions
             executions += 1  # the committer repeats a job after a rollback or a lost connection
-            row = build_intent_row(intent, request, self._writer, self._run)
+            row = build_intent_row(intent, self._writer, self._run)
             return self._accounts.intend(connection, intent.key, row, cap, again=executions > 1)
 
         return await self._commits.run(job)
@@ -251,8 +249,11 @@ class Ledger:
 
     async def count_outcomes(self, stage: str) -> dict[tuple[str, str | None], int]:
         """Return the number of records in a stage of this run, by kind and reason of their outcome."""
-        parameters = {"run": self._run_id, "stage": encode_utf8_text(stage)}
-        rows = await self._commits.run(lambda connection: connection.execute(sql.COUNT_OUTCOMES, parameters).all())
+        rows = await self._commits.run(
+            lambda connection: connection.execute(
+                sql.COUNT_OUTCOMES, {"run": self._run_id, "stage": encode_utf8_text(stage)}
+            ).all()
+        )
         return {(kind, None if reason is None else decode_utf8_text(reason)): count for kind, reason, count in rows}
 
     async def reopen_quarantined(self, stage: str) -> int:
