@@ -586,7 +586,7 @@ def _places(word: str, text: str) -> list[int]:
 
 async def described(model: Endpoint) -> str:
     """All that a call leaves behind for somebody to print."""
-    said = [f"{model!r} {model} {model._route!r} {model._settings!r} {vars(model)!r}"]
+    said = [f"{model!r} {model} {model._route!r} {vars(model)!r}"]
     try:
         await model.complete(request(schema=VERDICT))
     except CallFailure as failure:
