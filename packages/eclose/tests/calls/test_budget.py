@@ -288,7 +288,7 @@ def test_against_the_bill_of_the_world(tmp_path):
             policy, limiter = RetryPolicy(first_wait=0.01), AdaptiveLimiter(RateLimits(start=16))
             breaker = CircuitBreaker(policy, limiter)
             paid = PaidOnceModel(model, ledger, breaker, price=PRICE, budget=RunBudget(cap))
-            asked = RetryingModel(paid, breaker)
+            asked = RetryingModel(paid.name, paid.complete, breaker)
             calls = [asked.complete(request(f"one two {n}", decoding=Decoding(max_tokens=20))) for n in range(40)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             totals = server.bill()["totals"]

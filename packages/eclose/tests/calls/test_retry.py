@@ -63,7 +63,7 @@ class GatedModel:
     """A model behind a breaker, as ``PaidOnceModel`` is."""
 
     def __init__(self, model: Any, breaker: CircuitBreaker) -> None:
-        self.name, self._model, self._breaker = model.name, model, breaker
+        self._model, self._breaker = model, breaker
 
     async def complete(self, request: Request, _context: CallContext) -> Reply:
         async with self._breaker.admit(request):
@@ -76,7 +76,7 @@ def retrying(model, policy=None, limiter=None, **more):
     """Put retries, breaker and rate limit around a model."""
     policy, limiter = policy or RetryPolicy(), limiter or AdaptiveLimiter()
     breaker = CircuitBreaker(policy, limiter)
-    return RetryingModel(GatedModel(model, breaker), breaker, **more)
+    return RetryingModel(model.name, GatedModel(model, breaker).complete, breaker, **more)
 
 
 def patient(model: Script, **settings: Any) -> RetryingModel:

@@ -13,7 +13,7 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eclose.calls.record_loop import RecordJob
+from eclose.calls.record_loop import RecordJob, RecordRejection
 from eclose.calls.resolve import ModelRef, find_model_ref, resolve_model_ref
 from eclose.calls.run import ModelRun, RunOptions, RunResult, run_models_on_records
 from eclose.errors import SettingError, UserError
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from eclose.calls.http.endpoint import ServerAddress
     from eclose.calls.ledger.ledger import Ledger
     from eclose.calls.model import ChatModel
-    from eclose.calls.record_loop import RecordRejection
 
 DUPLICATE = "duplicate question"
 

@@ -115,7 +115,7 @@ async def connect_model(
     limiter = AdaptiveLimiter(settings.rate_limits)
     breaker = CircuitBreaker(policy, limiter)
     paid = PaidOnceModel(model, ledger, breaker, price=price, budget=budget)
-    return ModelConnection(RetryingModel(paid, breaker), budget, limiter)
+    return ModelConnection(RetryingModel(paid.name, paid.complete, breaker), budget, limiter)
 
 
 async def load_run_budget(ledger: Ledger, settings: CallSettings) -> RunBudget:

@@ -118,7 +118,14 @@ def _build_call(row: Row[Any]) -> StoredCall:
     if answer.failure is None:
         return StoredCall(key, request, CallState.ANSWERED, text=reply)
     failure = answer.failure
-    return StoredCall(key, request, CallState.REFUSED, failure.kind, failure.problem, reply or failure.raw)
+    return StoredCall(
+        key=key,
+        request=request,
+        state=CallState.REFUSED,
+        kind=failure.kind,
+        problem=failure.problem,
+        text=reply or failure.raw,
+    )
 
 
 @contextmanager

@@ -21,10 +21,9 @@ from eclose.calls.tokens import bound_request_usage, estimate_token_count
 from eclose.errors import Resumable, SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from eclose.calls.model import Reply, Request
-    from eclose.calls.paid_once import PaidOnceModel
     from eclose.calls.rate_limit import AdaptiveLimiter
 
 # More attempts would select the replies that happen to match the schema, and so bias what is measured.
@@ -184,12 +183,20 @@ class _Failures:
 class RetryingModel:
     """A ``ChatModel`` that retries failures. Its copies for records share the breaker and the counts."""
 
-    def __init__(self, model: PaidOnceModel, breaker: CircuitBreaker, *, rng: Random | None = None) -> None:
-        self.name = model.name
+    def __init__(
+        self,
+        name: str,
+        send: Callable[[Request, CallContext], Awaitable[Reply]],
+        breaker: CircuitBreaker,
+        *,
+        rng: Random | None = None,
+    ) -> None:
+        self.name = name
         """Name of the model in records and call keys."""
         self.failures: Counter[CallFailureKind] = Counter()
         """Number of failures of all attempts, by kind."""
-        self._model = model
+        self._send = send
+        """Coroutine function of a request and what it is for, which sends it once."""
         self._breaker = breaker
         self._policy = breaker.policy
         self._rng = rng or Random()
@@ -211,7 +218,7 @@ class RetryingModel:
         failures = _Failures()
         while True:
             try:
-                return await self._model.complete(request, self._context)
+                return await self._send(request, self._context)
             except CallFailure as failure:
                 self.failures[failure.kind] += 1
                 wait = self._wait_after(failure, failures)

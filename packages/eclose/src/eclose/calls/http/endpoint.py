@@ -240,7 +240,7 @@ def _link_local(host: str) -> bool:
 
 
 class Endpoint:
-    """A ``ChatModel`` behind HTTP. Use it in an ``async with``, or call ``aclose``."""
+    """A ``ChatModel`` behind HTTP. Use it in an ``async with``."""
 
     def __init__(self, route: ModelRoute, *, deadline: float = CALL_SECONDS, largest_reply: int = LARGEST_BODY) -> None:
         if not route.model:
@@ -263,10 +263,6 @@ class Endpoint:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close all connections."""
         await self._client.aclose()
 
     async def complete(self, request: Request) -> Reply:
