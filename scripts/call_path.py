@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ROOT = Path(eclose.__file__).parent
 CO_OPTIMIZED = 1
 """Flag of the code of functions; class bodies, which run at import, do not have it."""
-MOST_FILES, MOST_FRAMES = 35, 14
+MOST_FILES, MOST_FRAMES = 32, 12
 
 
 class CallPath:

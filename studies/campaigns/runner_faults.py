@@ -82,7 +82,7 @@ class Rig:
         return PipelineStep("faults", {}, (self.folder.parent / "drafts.jsonl",), self.folder / "out.jsonl")
 
 
-def jobs(model: Any) -> list[RecordJob[Draft, Draft]]:
+def jobs(model: Any) -> list[RecordJob]:
     """Return three jobs, each of which sends the replies of the jobs before it."""
     prompt = ResponsePrompt(demonstrations=0)
 

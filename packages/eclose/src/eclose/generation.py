@@ -19,9 +19,9 @@ from eclose.calls.client import CallSettings
 from eclose.calls.http.failures import CallFailure, CallFailureKind
 from eclose.calls.local.weights import find_package_version
 from eclose.calls.model import ChatModel, Decoding, FinishReason, Reply, Request
-from eclose.calls.record_loop import RecordRejection, decode_job_result
+from eclose.calls.record_loop import RecordJob, RecordRejection, decode_job_result
 from eclose.calls.resolve import LocalModelRef, ModelRef, ServedModelRef, find_model_ref
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
+from eclose.calls.run import ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
 from eclose.errors import SettingError
 from eclose.files.id_set import SortedSpool
 from eclose.files.run_folder import INSTANCES_FILE, RESPONSES_FILE
@@ -119,9 +119,9 @@ class GenerationRun(ModelRun[Instance]):
         return (self.model,)
 
     @property
-    def jobs(self) -> list[ModelJob]:
+    def jobs(self) -> list[RecordJob]:
         """One job: the completion for a question."""
-        return [ModelJob(GENERATION_JOB, self._respond, Response)]
+        return [RecordJob(GENERATION_JOB, self._respond, Response)]
 
     async def _respond(self, instance: Instance, model: ChatModel) -> Response | RecordRejection:
         return await _answer_question(model, self, instance)

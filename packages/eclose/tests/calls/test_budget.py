@@ -21,7 +21,7 @@ from eclose.calls.budget import BudgetSpent, CostEstimate, RunBudget, estimate_c
 from eclose.calls.http.failures import CallFailure, CallFailureKind
 from eclose.calls.ledger.ledger import Ledger, RunAccount
 from eclose.calls.model import Decoding, FinishReason, Reply, ReplySchema, Request, TokenUsage
-from eclose.calls.paid_once import CallAccounts, PaidOnceModel
+from eclose.calls.paid_once import PaidOnceModel
 from eclose.calls.prices import (
     ModelPrice,
     find_listed_price,
@@ -31,7 +31,7 @@ from eclose.calls.prices import (
     to_millionths,
 )
 from eclose.calls.rate_limit import AdaptiveLimiter, RateLimits
-from eclose.calls.retry import CircuitBreaker, RetryingModel, RetryPolicy, SendingGate
+from eclose.calls.retry import CircuitBreaker, RetryingModel, RetryPolicy
 from eclose.calls.tokens import TokenCount, bound_request_usage, bound_token_count, estimate_token_count
 from eclose.errors import SettingError, UserError
 from eclose_world.server.app import open_model_server
@@ -91,8 +91,8 @@ class Dicey:
 def paying(model: Any, ledger: Ledger, budget: RunBudget, count: TokenCount, price: ModelPrice = ONE) -> PaidOnceModel:
     """A model that keeps to a budget."""
     limiter = AdaptiveLimiter(RateLimits(start=1_000, ceiling=1_000))
-    gate = SendingGate(limiter, CircuitBreaker(RetryPolicy(), limiter))
-    return PaidOnceModel(model, CallAccounts(ledger, price, budget, count), gate)
+    breaker = CircuitBreaker(RetryPolicy(), limiter)
+    return PaidOnceModel(model, ledger, breaker, price=price, budget=budget, count=count)
 
 
 async def spend(place: Path | str, run: str, cap: int, calls: list[tuple[int, int, int, str]]) -> None:
@@ -285,10 +285,10 @@ def test_against_the_bill_of_the_world(tmp_path):
             endpoint(server.base_url) as model,
             Ledger.open(tmp_path / f"{seed}.db", run="a") as ledger,
         ):
-            books = CallAccounts(ledger, PRICE, RunBudget(cap))
             policy, limiter = RetryPolicy(first_wait=0.01), AdaptiveLimiter(RateLimits(start=16))
             breaker = CircuitBreaker(policy, limiter)
-            asked = RetryingModel(PaidOnceModel(model, books, SendingGate(limiter, breaker)), breaker, policy)
+            paid = PaidOnceModel(model, ledger, breaker, price=PRICE, budget=RunBudget(cap))
+            asked = RetryingModel(paid.name, paid.complete, breaker)
             calls = [asked.complete(request(f"one two {n}", decoding=Decoding(max_tokens=20))) for n in range(40)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             totals = server.bill()["totals"]

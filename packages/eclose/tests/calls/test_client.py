@@ -214,7 +214,7 @@ def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path, seeds):
                 ended = Counter(type(reply).__name__ for reply in replies)
                 assert set(ended) <= {"Reply", "BudgetSpent"}
                 assert model.paid <= cap
-                assert (await ledger.compute_spending())[0] == model.paid
+                assert (await ledger.compute_account()).spent == model.paid
         return model.paid
 
     PRICE = ModelPrice.of(1, 2)  # noqa: N806

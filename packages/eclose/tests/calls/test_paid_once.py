@@ -24,7 +24,6 @@ from eclose.calls.model import (
     identify_request,
 )
 from eclose.calls.paid_once import (
-    CallAccounts,
     NotRecordedError,
     PaidOnceModel,
     ReplayModel,
@@ -34,8 +33,9 @@ from eclose.calls.paid_once import (
 )
 from eclose.calls.prices import ModelPrice
 from eclose.calls.rate_limit import AdaptiveLimiter
-from eclose.calls.retry import CircuitBreaker, RetryPolicy, SendingGate, ServiceDown
+from eclose.calls.retry import CircuitBreaker, RetryPolicy, ServiceDown
 from tests.calls.ledger.postgres import DATABASES, fresh_database
+from tests.calls.ledger.spending import compute_spending
 
 ASKED = Request(({"role": "user", "content": "Who?"},), Decoding(max_tokens=10))
 SAID = Reply("Jewison", FinishReason.STOP, TokenUsage(5, 2), (TokenLogprob("J", -0.1, (("J", -0.1), ("K", -2.0))),))
@@ -72,16 +72,15 @@ def using(where, work, *answers, price=PRICE):
     async def main():
         async with Ledger.open(where, run="a") as ledger:
             result = await work(recorded(script, ledger, price))
-            return result, script.asked, await ledger.compute_spending(), await ledger.list_orphans()
+            return result, script.asked, await compute_spending(ledger), await ledger.list_orphans()
 
     return asyncio.run(main())
 
 
 def recorded(model, ledger, price=None, cap=None):
     """A model whose calls are paid once."""
-    books = CallAccounts(ledger, price, RunBudget(cap))
-    limiter = AdaptiveLimiter()
-    return PaidOnceModel(model, books, SendingGate(limiter, CircuitBreaker(RetryPolicy(), limiter)))
+    breaker = CircuitBreaker(RetryPolicy(), AdaptiveLimiter())
+    return PaidOnceModel(model, ledger, breaker, price=price, budget=RunBudget(cap))
 
 
 def asking(*requests):
@@ -182,8 +181,8 @@ def test_what_was_surely_not_billed_is_released_and_the_rest_stays_listed(where,
 
 def test_a_send_says_on_whose_behalf_it_is(where):
     async def work(model):
-        request = replace(ASKED, context=CallContext("judge", "r7"))
-        return await asyncio.gather(model.complete(request), return_exceptions=True)
+        context = CallContext("judge", "r7")
+        return await asyncio.gather(model.complete(ASKED, context), return_exceptions=True)
 
     orphans = using(where, work, failure(CallFailureKind.TIMEOUT))[3]
     assert [(intent.stage, intent.record_id) for intent in orphans] == [("judge", "r7")]
@@ -227,13 +226,13 @@ def test_workers_that_ask_the_same_at_the_same_time_go_on_with_one_answer():
 
 
 def test_unusable_answer_that_another_process_paid_for_is_raised_and_not_counted_again(where):
-    class AnsweredMeanwhile(SendingGate):
+    class AnsweredMeanwhile(CircuitBreaker):
         """While a request waits for its turn, another process gets its answer."""
 
         failures = 0
 
         @asynccontextmanager
-        async def enter(self, _request):
+        async def admit(self, _request):
             await self.ledger.intend(CallIntent(key, identify_request("house/model", ASKED), "judge", "r1"))
             await self.ledger.settle(encode_stored_answer(key, failure(CallFailureKind.INVALID, reply=SAID), cost=7))
             try:
@@ -246,13 +245,12 @@ def test_unusable_answer_that_another_process_paid_for_is_raised_and_not_counted
 
     async def main():
         async with Ledger.open(where, run="a") as ledger:
-            limiter, budget = AdaptiveLimiter(), RunBudget(None)
-            gate = AnsweredMeanwhile(limiter, CircuitBreaker(RetryPolicy(), limiter))
-            gate.ledger = ledger
-            model = PaidOnceModel(Script(), CallAccounts(ledger, PRICE, budget), gate)
+            breaker, budget = AnsweredMeanwhile(RetryPolicy(), AdaptiveLimiter()), RunBudget(None)
+            breaker.ledger = ledger
+            model = PaidOnceModel(Script(), ledger, breaker, price=PRICE, budget=budget)
             with pytest.raises(CallFailure) as raised:
                 await model.complete(ASKED)
-            return raised.value.kind, gate.failures, (budget.spent, budget.reserved, budget.assumed)
+            return raised.value.kind, breaker.failures, (budget.spent, budget.reserved, budget.assumed)
 
     assert asyncio.run(main()) == (CallFailureKind.INVALID, 0, (0, 0, 0))
 

@@ -68,7 +68,6 @@ def test_slow_start_doubles_with_every_round_up_to_the_ceiling():
         begun = [starts.count(1000.0 + second) for second in range(6)]
         assert begun == [2, 4, 8, 16, 16, 16]
         assert limiter.limit == 16
-        assert [change.limit for change in limiter.history] == list(range(3, 17))
 
     in_no_time(main())
 
@@ -207,7 +206,7 @@ def test_who_is_cancelled_leaves_no_gap():
         limiter = AdaptiveLimiter(RateLimits(start=2, ceiling=2))
         tasks = [asyncio.create_task(call(limiter, 10)) for _ in range(10)]
         await asyncio.sleep(1)
-        assert str(limiter) == "2 of 2 in flight, 8 waiting"
+        assert (limiter.in_flight, limiter.limit, limiter.waiting) == (2, 2, 8)
         for task in tasks[:6]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -243,7 +242,11 @@ def test_bounds_that_move():
         running = asyncio.create_task(many(limiter, 44, starts=starts))
         await asyncio.sleep(0.5)
         limiter.bound(ceiling=4)
-        assert str(limiter) == "8 of 4 in flight, 36 waiting"  # what is under way cannot be called back
+        assert (limiter.in_flight, limiter.limit, limiter.waiting) == (
+            8,
+            4,
+            36,
+        )  # what is under way cannot be called back
         await asyncio.sleep(2)
         limiter.bound(ceiling=0)
         await asyncio.sleep(10)

@@ -15,9 +15,9 @@ import pytest
 from aiohttp import web
 
 from eclose.calls.http.failures import CallFailure, CallFailureKind
-from eclose.calls.model import FinishReason, Reply, Request, TokenUsage
+from eclose.calls.model import CallContext, FinishReason, Reply, Request, TokenUsage
 from eclose.calls.rate_limit import AdaptiveLimiter, RateLimits
-from eclose.calls.retry import CircuitBreaker, RetryingModel, RetryPolicy, SendingGate, ServiceDown
+from eclose.calls.retry import CircuitBreaker, RetryingModel, RetryPolicy, ServiceDown
 from eclose.errors import SettingError, UserError
 from eclose_world.server.app import open_model_server
 from eclose_world.server.faults import ServerBehaviour, ServerFault
@@ -60,15 +60,15 @@ def always(kind: CallFailureKind) -> Callable[[int], CallFailure | Reply]:
 
 
 class GatedModel:
-    """A model behind a gate, as ``PaidOnceModel`` is."""
+    """A model behind a breaker, as ``PaidOnceModel`` is."""
 
-    def __init__(self, model: Any, gate: SendingGate) -> None:
-        self.name, self._model, self._gate = model.name, model, gate
+    def __init__(self, model: Any, breaker: CircuitBreaker) -> None:
+        self._model, self._breaker = model, breaker
 
-    async def complete(self, request: Request) -> Reply:
-        async with self._gate.enter(request):
+    async def complete(self, request: Request, _context: CallContext) -> Reply:
+        async with self._breaker.admit(request):
             reply = await self._model.complete(request)
-            self._gate.record_success()
+            self._breaker.record_success()
             return reply
 
 
@@ -76,7 +76,7 @@ def retrying(model, policy=None, limiter=None, **more):
     """Put retries, breaker and rate limit around a model."""
     policy, limiter = policy or RetryPolicy(), limiter or AdaptiveLimiter()
     breaker = CircuitBreaker(policy, limiter)
-    return RetryingModel(GatedModel(model, SendingGate(limiter, breaker)), breaker, policy, **more)
+    return RetryingModel(model.name, GatedModel(model, breaker).complete, breaker, **more)
 
 
 def patient(model: Script, **settings: Any) -> RetryingModel:
@@ -139,8 +139,9 @@ def test_bad_answers_are_asked_again_if_told_to_and_counted(kind):
         model = Script(first(2, kind))
         asked = patient(model, semantic_attempts=3)
         assert await asked.complete(request()) == GOOD
+        assert len(model.asked) == 3
         assert await asked.complete(request()) == GOOD
-        assert asked.answered_after == Counter({3: 1, 1: 1})
+        assert len(model.asked) == 4
         assert asked.failures == Counter({kind: 2})
         model = Script(always(kind))
         await failed(patient(model, semantic_attempts=2).complete(request()))
@@ -175,17 +176,13 @@ def test_retry_after_is_kept_to_the_moment(kind):
     in_no_time(main())
 
 
-def test_failures_are_told_with_the_wait_to_come():
+def test_last_failure_is_counted_and_not_waited_after():
     async def main() -> None:
-        told: list[tuple[CallFailureKind, float | None]] = []
         model = Script(first(9, K.TRANSIENT, retry_after=2.0))
-        asked = retrying(
-            model,
-            RetryPolicy(attempts=3, breaker_seconds=0),
-            note=lambda _, failure, wait: told.append((failure.kind, wait)),
-        )
-        await failed(asked.complete(request()))
-        assert told == [(K.TRANSIENT, 2.0), (K.TRANSIENT, 2.0), (K.TRANSIENT, None)]
+        asked = retrying(model, RetryPolicy(attempts=3, breaker_seconds=0))
+        await failed(asked.for_record(CallContext("judge", "r7")).complete(request()))
+        assert asked.failures == Counter({K.TRANSIENT: 3})
+        assert (model.asked, now()) == ([1000.0, 1002.0, 1004.0], 1004.0)
 
     in_no_time(main())
 

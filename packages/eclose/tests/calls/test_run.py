@@ -15,11 +15,11 @@ from eclose.calls.budget import BudgetSpent
 from eclose.calls.client import CallSettings
 from eclose.calls.http.endpoint import ServerAddress, format_server_name
 from eclose.calls.ledger.ledger import Ledger
-from eclose.calls.ledger.reader import read_ledger_calls
+from eclose.calls.ledger_tools import read_ledger_calls
 from eclose.calls.model import Decoding, Request
-from eclose.calls.record_loop import RunStoppedError
+from eclose.calls.record_loop import RecordJob, RunStoppedError
 from eclose.calls.resolve import find_model_ref
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, run_models_on_records
+from eclose.calls.run import ModelRun, RunOptions, run_models_on_records
 from eclose.errors import SettingError, UserError
 from eclose.files.jsonl import ReadRecord
 from eclose.files.outcome_counts import RecordCounts
@@ -46,7 +46,7 @@ class PairRun(ModelRun):
 
     @property
     def jobs(self):
-        return [ModelJob("both", self.ask, Instance)]
+        return [RecordJob("both", self.ask, Instance)]
 
     async def ask(self, record, writer, checker):
         for model in (writer, checker):
@@ -94,7 +94,6 @@ def test_each_model_is_asked_and_a_replay_asks_nobody(tmp_path):
     assert len(told) == 2
     stored = list(read_ledger_calls(tmp_path / "ledger.sqlite"))
     assert len(stored) == 2 * len(RECORDS)
-    assert len({call.runs for call in stored}) == 1
     assert len({name for name, _ in seen}) == 2
     (tmp_path / "out.jsonl").unlink()
     (tmp_path / "out.jsonl.manifest.json").unlink()

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import eclose
-from eclose.calls.ledger import reader
+from eclose.calls import ledger_tools
 from eclose.cli.main import app
 from eclose.files import jsonl
 from eclose.judging.show import COMPLETE_REPLY, REPLY_FORM, STEP_IDS, STEP_QUOTES
@@ -154,7 +154,7 @@ def test_a_finished_run_is_looked_up_by_keys(judged, tmp_path, monkeypatch):
     def refuse_scan(*_):
         raise AssertionError("the whole ledger is read")
 
-    monkeypatch.setattr(reader, "read_ledger_calls", refuse_scan)
+    monkeypatch.setattr(ledger_tools, "read_ledger_calls", refuse_scan)
     assert [eclose.show_judgment(run, response_id) for response_id in ids] == scanned
 
 

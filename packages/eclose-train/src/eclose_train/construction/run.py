@@ -13,8 +13,9 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eclose.calls.record_loop import RecordJob, RecordRejection
 from eclose.calls.resolve import ModelRef, find_model_ref, resolve_model_ref
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, run_models_on_records
+from eclose.calls.run import ModelRun, RunOptions, RunResult, run_models_on_records
 from eclose.errors import SettingError, UserError
 from eclose.files.id_set import SeenIds, SortedSpool
 from eclose.files.jsonl import ReadRecord
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from eclose.calls.http.endpoint import ServerAddress
     from eclose.calls.ledger.ledger import Ledger
     from eclose.calls.model import ChatModel
-    from eclose.calls.record_loop import RecordRejection
 
 DUPLICATE = "duplicate question"
 
@@ -236,7 +236,7 @@ class ConstructionRun(ModelRun[Instance]):
         return record.id if isinstance(record, Instance) else record.source.id
 
     @property
-    def jobs(self) -> list[ModelJob]:
+    def jobs(self) -> list[RecordJob]:
         """The stages of construction, in order."""
         length = make_path_counter(self.settings.tokenizer)  # loaded once for all sources
 
@@ -252,7 +252,7 @@ class ConstructionRun(ModelRun[Instance]):
             ConstructionStage.REVERIFY: (reverify_family, Family),
         }
         return [
-            ModelJob(stage, partial(self._run_stage, stages[stage][0]), stages[stage][1])
+            RecordJob(stage, partial(self._run_stage, stages[stage][0]), stages[stage][1])
             for stage in self.settings.stages
         ]
 

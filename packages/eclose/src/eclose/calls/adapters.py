@@ -44,13 +44,8 @@ def read_adapter_recipe(folder: Path) -> dict[str, Any]:
 def find_adapter_recipes(adapter: Path | None, recipe: Path | None) -> dict[str, dict[str, Any]]:
     """Return the recipe of an adapter by the path it was read from; empty without an adapter.
 
-    Args:
-        adapter: Folder of an adapter that is loaded in this process.
-        recipe: For a served adapter: its ``recipe.json``, or the folder of its training run.
-
-    Raises:
-        SettingError: Both are given.
-        UserError: There is no ``recipe.json``.
+    ``adapter`` is a folder that is loaded in this process, ``recipe`` the ``recipe.json`` of a served adapter or the
+    folder of its training run.
     """
     if adapter is not None and recipe is not None:
         raise SettingError("--adapter and adapter_recipe: an adapter that is loaded here has its recipe beside it.")
@@ -126,7 +121,6 @@ async def refuse_ineffective_adapter(adapted: ChatModel, base: ChatModel) -> Non
 
 
 def _distance(reply: Reply, other: Reply) -> float:
-    """Return the largest difference between log-probabilities of the same tokens; infinity where the texts differ."""
     if reply.text != other.text:
         return inf
     pairs = zip(reply.logprobs or (), other.logprobs or (), strict=False)

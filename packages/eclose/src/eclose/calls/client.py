@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.calls.budget import RunBudget
-from eclose.calls.http.endpoint import EndpointLimits, find_model_route, open_endpoint
-from eclose.calls.paid_once import CallAccounts, PaidOnceModel
+from eclose.calls.http.endpoint import find_model_route, open_endpoint
+from eclose.calls.paid_once import PaidOnceModel
 from eclose.calls.prices import USD, find_listed_price, read_price_currency, read_prices, to_millionths
 from eclose.calls.rate_limit import AdaptiveLimiter, RateLimits
-from eclose.calls.retry import CircuitBreaker, RetryingModel, RetryPolicy, SendingGate
+from eclose.calls.retry import CircuitBreaker, RetryingModel, RetryPolicy
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ async def open_connection(
     name: str, ledger: Ledger, settings: CallSettings, *, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[ModelConnection]:
     """Open the endpoint of a model by its name, and connect it."""
-    limits = EndpointLimits(deadline=settings.deadline)
-    async with await open_endpoint(find_model_route(name, environ=environ), limits) as endpoint:
+    async with await open_endpoint(find_model_route(name, environ=environ), settings.deadline) as endpoint:
         yield await connect_model(endpoint, ledger, settings, price=find_price(endpoint.name, settings))
 
 
@@ -107,7 +106,6 @@ async def connect_model(
         raise SettingError(f"{model.name}: --budget needs a price. Give one in a file, as prices in a recipe.")
     # Loaded from the ledger and not started at zero: the cap applies to the whole run, with its earlier sessions.
     budget = budget or await load_run_budget(ledger, settings)
-    accounts = CallAccounts(ledger, price, budget)
     policy = RetryPolicy(
         semantic_attempts=settings.semantic_attempts,
         breaker_failures=settings.breaker_failures,
@@ -116,8 +114,8 @@ async def connect_model(
     # The breaker knows the limiter, to let waiting requests pass when it opens; they then meet its error.
     limiter = AdaptiveLimiter(settings.rate_limits)
     breaker = CircuitBreaker(policy, limiter)
-    paid = PaidOnceModel(model, accounts, SendingGate(limiter, breaker))
-    return ModelConnection(RetryingModel(paid, breaker, policy), budget, limiter)
+    paid = PaidOnceModel(model, ledger, breaker, price=price, budget=budget)
+    return ModelConnection(RetryingModel(paid.name, paid.complete, breaker), budget, limiter)
 
 
 async def load_run_budget(ledger: Ledger, settings: CallSettings) -> RunBudget:

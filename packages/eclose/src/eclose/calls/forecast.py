@@ -183,8 +183,6 @@ def _parse_material(request: Request) -> Mapping[str, Any]:
 
 
 class _ReplyLength:
-    """Expected length of the reply to one request."""
-
     def __init__(self, habits: ModelWritingHabits, material: Mapping[str, Any]) -> None:
         self._habits = habits
         self._material = material

@@ -35,7 +35,7 @@ from eclose.values.response import ResponseSource
 if TYPE_CHECKING:
     from inspect_ai.model import ChatCompletionChoice, ChatMessage, GenerateConfig, Model, ModelOutput
 
-    from eclose.calls.model import ChatModel, Decoding, Reply, Request
+    from eclose.calls.model import ChatModel, Reply, Request
     from eclose.prompts.locked_texts import PromptMessage
 
 INSPECT_PREFIX = "inspect/"
@@ -55,12 +55,8 @@ class InspectModel:
 
     def __init__(self, model: Model, name: str | None = None) -> None:
         self._model = model
-        self._name = name or f"{INSPECT_PREFIX}{model}"
-
-    @property
-    def name(self) -> str:
+        self.name = name or f"{INSPECT_PREFIX}{model}"
         """Name of the model in records."""
-        return self._name
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply; raise ``CallFailure`` where it cannot be used."""
@@ -134,24 +130,18 @@ def build_inspect_config(request: Request) -> GenerateConfig:
         # Inspect silently drops definitions and references of a schema.
         schema = inline_schema_definitions(request.schema.schema)
         config["response_schema"] = {"name": str(request.schema.name), "json_schema": schema, "strict": True}
-    try:
-        return GenerateConfig.model_validate(config | _build_reasoning_config(decoding))
-    except ValidationError as invalid:
-        raise SettingError(f"Inspect rejects these settings: {invalid.errors()[0]['msg']}.") from invalid
-
-
-def _build_reasoning_config(decoding: Decoding) -> dict[str, Any]:
-    config: dict[str, Any] = {}
     if decoding.effort is not None:
         config["reasoning_effort"] = decoding.effort
     if decoding.thinking is not None:
         # The switch of vLLM, SGLang and llama.cpp.
         config["extra_body"] = {"chat_template_kwargs": {"enable_thinking": decoding.thinking}}
-    return config
+    try:
+        return GenerateConfig.model_validate(config)
+    except ValidationError as invalid:
+        raise SettingError(f"Inspect rejects these settings: {invalid.errors()[0]['msg']}.") from invalid
 
 
 def _to_http_response(output: ModelOutput) -> HttpResponse:
-    """Return an output of Inspect as the HTTP response of a chat completion, for the common parser."""
     body: dict[str, Any] = {"choices": [_build_choice(choice, output.error) for choice in output.choices]}
     if (usage := output.usage) is not None:
         # Inspect counts cached prompt tokens separately; the protocol includes them.
@@ -185,7 +175,6 @@ def is_refused_output(choice: ChatCompletionChoice) -> bool:
 
 
 def _status(error: BaseException) -> int | None:
-    """Return the HTTP status of an error of a provider's client."""
     for name in ("status_code", "code"):
         value = getattr(error, name, None)
         # The ``code`` of some clients is no status: OpenAI's is a text such as ``rate_limit_exceeded``.
@@ -233,7 +222,6 @@ class InspectModelRef:
 
     @property
     def _public_arguments(self) -> dict[str, str]:
-        """The arguments as texts, without secrets."""
         return {name: str(value) for name, value in self.arguments.items() if not _SECRET.search(name)}
 
     @property

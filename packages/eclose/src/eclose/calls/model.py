@@ -59,7 +59,7 @@ class ReplySchema:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a request is sent for. It is passed on with the request and affects neither the reply nor the key."""
+    """What a request is sent for; it affects neither the reply nor the key."""
 
     step: str = ""
     """Name of the job."""
@@ -79,8 +79,6 @@ class Request:
     """Number of unusable answers to this request so far; each attempt is its own call."""
     guideline: str | None = None
     """Hash of the locked prompt text that the messages were built from; None without such a text."""
-    context: CallContext = field(default=CallContext(), compare=False, repr=False)
-    """What the request is sent for; not part of its identity."""
 
     @property
     def seed(self) -> int | None:
@@ -150,13 +148,12 @@ class ChatModel(Protocol):
         ...
 
 
-class ModelWrapper:
-    """Base class of models that wrap another model and share its name."""
+class RunModel(ChatModel, Protocol):
+    """A model of a run, whose calls are recorded with the record they are made for."""
 
-    def __init__(self, model: ChatModel) -> None:
-        self._model = model
-        self.name = model.name
-        """Name of the model in records and call keys."""
+    def for_record(self, context: CallContext) -> ChatModel:
+        """Return the model for the calls of one job on one record."""
+        ...
 
 
 class LocalBatchModel(Protocol):

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from eclose.calls.budget import POLL_SECONDS, RunBudget, compute_known_cost
 from eclose.calls.http.failures import UNKNOWN_USAGE, CallFailure, CallFailureKind
 from eclose.calls.ledger.ledger import CallInFlightError, CallIntent, CostCapExceededError, Ledger, LedgerReply
-from eclose.calls.model import Reply, Request, identify_request
-from eclose.calls.prices import ModelPrice
+from eclose.calls.model import CallContext, Reply, Request, identify_request
 from eclose.calls.tokens import TokenCount, bound_request_usage, bound_token_count
 from eclose.errors import RecordError, Resumable, UserError
 from eclose.files.jsonl import encode_json_line, parse_dataclass
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from eclose.calls.model import ChatModel
-    from eclose.calls.retry import SendingGate
+    from eclose.calls.prices import ModelPrice
+    from eclose.calls.retry import CircuitBreaker
+
+_NO_CONTEXT = CallContext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,129 +81,88 @@ def decode_stored_reply(settled: LedgerReply) -> Reply:
     return stored.reply
 
 
-class CallKey(NamedTuple):
-    """Key of a call, with the values that it is the hash of."""
+class PaidOnceModel:
+    """A ``ChatModel`` that answers from the ledger, and sends a request without a reply once and pays for it once.
 
-    identity: dict[str, Any]
-    canonical: bytes
-    """Canonical JSON of the identity."""
-    key: str
-    """SHA-256 of the canonical JSON."""
-
-
-class CachedModel:
-    """A ``ChatModel`` that returns replies from the ledger. Concurrent calls of one request wait for one answer.
-
-    A subclass says what becomes of a request without a reply.
+    Concurrent calls of one request wait for one answer. The intent is written behind the rate limit: waiting requests
+    have none yet, so a killed process leaves only its requests in flight as possibly billed. The cost is settled
+    outside of it, so that writing holds no slot.
     """
 
-    def __init__(self, name: str, ledger: Ledger) -> None:
-        self.name = name
+    def __init__(
+        self,
+        model: ChatModel,
+        ledger: Ledger,
+        breaker: CircuitBreaker,
+        *,
+        price: ModelPrice | None = None,
+        budget: RunBudget | None = None,
+        count: TokenCount = bound_token_count,
+    ) -> None:
+        self.name = model.name
         """Name of the model in records and call keys."""
+        self._model = model
         self._ledger = ledger
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._breaker = breaker
+        self._price = price
+        self._budget = budget or RunBudget(None)
+        self._count = count
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Locks of the calls that are asked for now, by key; where the first caller fails, the next one sends."""
 
-    async def complete(self, request: Request) -> Reply:
-        """Return the stored reply, or a new one."""
+    async def complete(self, request: Request, context: CallContext = _NO_CONTEXT) -> Reply:
+        """Return the stored reply, or send the request and return its reply once that is on disk."""
         identity = identify_request(self.name, request)
-        canonical = canonical_bytes(identity)
-        call_key = CallKey(identity, canonical, hash_canonical_bytes(canonical))
+        spelled = canonical_bytes(identity)
+        key = hash_canonical_bytes(spelled)
         # The lookup is under the lock, so that a second caller of the same request finds the reply that the first one
         # stored.
-        async with self._hold_key(call_key.key):
-            if (settled := await self._ledger.find_reply(call_key.key)) is not None:
-                return decode_stored_reply(settled)
-            return await self.ask(request, call_key)
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            if (stored := await self._ledger.find_reply(key)) is not None:
+                return decode_stored_reply(stored)
+            worst = 0 if self._price is None else self._price.cost(bound_request_usage(request, self._count))
+            intent = CallIntent(
+                key=key,
+                request=identity,
+                stage=context.step,
+                record_id=context.record_id,
+                reserved=worst,
+                spelled=spelled,
+            )
+            try:
+                async with self._breaker.admit(request):
+                    if (stored := await self._write_intent(intent)) is None:
+                        async with self._end_unanswered(key):
+                            answer: Reply | CallFailure = await self._model.complete(request)
+                        self._breaker.record_success()
+            except CallFailure as failure:
+                # The service failed, so there is no answer to store: a later attempt sends the same key again.
+                if not failure.kind.semantic:
+                    await self._close(key, worst, unpaid=failure.unpaid)
+                    raise
+                answer = failure
+            # Decoded here and not above: an unusable answer that another process paid for is no failure of this one's
+            # call.
+            return await self._settle(key, answer, worst) if stored is None else decode_stored_reply(stored)
 
-    async def ask(self, request: Request, call_key: CallKey, /) -> Reply:
-        """Return the reply to a request that has none in the ledger."""
-        raise NotImplementedError
-
-    @asynccontextmanager
-    async def _hold_key(self, key: str) -> AsyncIterator[None]:
-        """Hold the lock of a key; where the first caller fails, the next one sends the request."""
-        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
-        self._locks[key] = lock, users + 1
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks.pop(key)
-            if users > 1:
-                self._locks[key] = lock, users - 1
-
-
-@dataclass(frozen=True, slots=True)
-class CallAccounts:
-    """Ledger, price and budget of the calls of a model."""
-
-    ledger: Ledger
-    price: ModelPrice | None = None
-    budget: RunBudget = field(default_factory=lambda: RunBudget(None))
-    count: TokenCount = bound_token_count
-
-    def worst_cost(self, request: Request) -> int:
-        """Return the worst-case cost of a request in millionths."""
-        return 0 if self.price is None else self.price.cost(bound_request_usage(request, self.count))
-
-
-class PaidOnceModel(CachedModel):
-    """A ``CachedModel`` that sends a request without a reply once, and pays for it once.
-
-    The intent is written behind the rate limit: waiting requests have none yet, so a killed process leaves only its
-    requests in flight as possibly billed. The cost is settled outside of it, so that writing holds no slot.
-    """
-
-    def __init__(self, model: ChatModel, accounts: CallAccounts, gate: SendingGate) -> None:
-        super().__init__(model.name, accounts.ledger)
-        self._model = model
-        self._accounts = accounts
-        self._gate = gate
-
-    async def ask(self, request: Request, call_key: CallKey, /) -> Reply:
-        """Send a request and return the reply after it is on disk."""
-        worst, stored = self._accounts.worst_cost(request), None
-        try:
-            async with self._gate.enter(request):
-                if (stored := await self._write_intent(request, call_key, worst)) is None:
-                    answer: Reply | CallFailure = await self._send(request, call_key.key)
-                    self._gate.record_success()
-        except CallFailure as failure:
-            # The service failed, so there is no answer to store: a later attempt sends the same key again.
-            if not failure.kind.semantic:
-                await self._close(call_key.key, worst, unpaid=failure.unpaid)
-                raise
-            answer = failure
-        # Decoded here and not above: an unusable answer that another process paid for is no failure of this one's call.
-        return await self._settle(call_key.key, answer, worst) if stored is None else decode_stored_reply(stored)
-
-    async def _write_intent(self, request: Request, call_key: CallKey, worst: int) -> LedgerReply | None:
+    async def _write_intent(self, intent: CallIntent) -> LedgerReply | None:
         """Write the intent once the budget covers it and no other process has this call in flight.
 
         Returns the reply where another process received it since the ledger was asked for one.
         """
-        context = request.context
-        intent = CallIntent(
-            key=call_key.key,
-            request=call_key.identity,
-            stage=context.step,
-            record_id=context.record_id,
-            reserved=worst,
-            spelled=call_key.canonical,
-        )
-        ledger, budget = self._accounts.ledger, self._accounts.budget
+        budget = self._budget
         while True:
             try:
                 # One transaction checks the cap, reserves the cost and writes the intent: two processes cannot both
                 # take the last part of a budget.
-                account = await ledger.intend(intent, cap=budget.cap)
+                account = await self._ledger.intend(intent, cap=budget.cap)
             except CostCapExceededError as refused:
                 budget.update(refused.account)
-                await budget.wait_for_room(worst)
+                await budget.wait_for_room(intent.reserved)
             except CallInFlightError:
                 await asyncio.sleep(POLL_SECONDS)
             except RecordError:
-                if (settled := await ledger.find_reply(call_key.key)) is None:
+                if (settled := await self._ledger.find_reply(intent.key)) is None:
                     raise
                 return settled
             else:
@@ -210,59 +172,68 @@ class PaidOnceModel(CachedModel):
                     asyncio.get_running_loop().call_soon(budget.update, account)
                 return None
 
-    async def _send(self, request: Request, key: str) -> Reply:
+    @asynccontextmanager
+    async def _end_unanswered(self, key: str) -> AsyncIterator[None]:
+        """Write the end of a send that is interrupted before the model answers or fails."""
         try:
-            return await self._model.complete(request)
+            yield
         except CallFailure:
             raise  # settled like a reply, or closed
         except Resumable:
-            await self._accounts.ledger.release(key)  # it was not sent
+            await self._ledger.release(key)  # it was not sent
             raise
         # Cancelled, or a bug after the request left: the provider may bill it, so its worst case stays in the account.
         except BaseException:
-            await self._accounts.ledger.break_off(key)
+            await self._ledger.break_off(key)
             raise
 
     async def _close(self, key: str, worst: int, *, unpaid: bool) -> None:
         """Write the end of a request without an answer: released where it is certainly unpaid, else interrupted."""
         if unpaid:
-            await self._accounts.ledger.release(key)
+            await self._ledger.release(key)
         else:
-            await self._accounts.ledger.break_off(key)
-        self._accounts.budget.settle(worst, 0 if unpaid else worst, assumed=not unpaid)
+            await self._ledger.break_off(key)
+        self._budget.settle(worst, 0 if unpaid else worst, assumed=not unpaid)
 
     async def _settle(self, key: str, answer: Reply | CallFailure, worst: int) -> Reply:
-        cost = compute_known_cost(answer, self._accounts.price)
+        cost = compute_known_cost(answer, self._price)
         settled = encode_stored_answer(key, answer, cost=worst if cost is None else cost)
-        ledger = self._accounts.ledger
         try:
-            await ledger.settle(settled)
+            await self._ledger.settle(settled)
         except RecordError:
             # Another process took this one for dead and sent the same request: all continue with the first answer.
-            if (first := await ledger.find_reply(key)) is None:
+            if (first := await self._ledger.find_reply(key)) is None:
                 raise
-            await ledger.break_off(key)
-            return self._conclude(first, worst)
-        if isinstance(answer, CallFailure):
-            return self._conclude(settled, worst)
-        self._accounts.budget.settle(worst, settled.cost)
-        return answer  # as it was stored; reading it back would take a tenth of the processor time of a call
-
-    def _conclude(self, settled: LedgerReply, worst: int) -> Reply:
-        self._accounts.budget.settle(worst, settled.cost)
-        return decode_stored_reply(settled)
+            await self._ledger.break_off(key)
+            self._budget.settle(worst, first.cost)
+            return decode_stored_reply(first)
+        self._budget.settle(worst, settled.cost)
+        # As it was stored; reading it back would take a tenth of the processor time of a call.
+        return answer if isinstance(answer, Reply) else decode_stored_reply(settled)
 
 
 class NotRecordedError(UserError):
     """A replay needs a reply that is not in the ledger."""
 
 
-class ReplayModel(CachedModel):
+class ReplayModel:
     """A model that answers from the ledger alone."""
 
-    async def ask(self, _request: Request, call_key: CallKey, /) -> Reply:
-        """Raise: the ledger has no reply."""
-        raise NotRecordedError(
-            f"{self.name}: the ledger has no reply to {call_key.key}, and replay sends nothing. Run without replay "
-            "first, or use the settings of the earlier run."
-        )
+    def __init__(self, name: str, ledger: Ledger) -> None:
+        self.name = name
+        """Name of the model in records and call keys."""
+        self._ledger = ledger
+
+    def for_record(self, _context: CallContext) -> ChatModel:
+        """Return the same model: a replay writes no calls."""
+        return self
+
+    async def complete(self, request: Request) -> Reply:
+        """Return the stored reply; raise where the ledger has none."""
+        key = compute_call_key(self.name, request)
+        if (settled := await self._ledger.find_reply(key)) is None:
+            raise NotRecordedError(
+                f"{self.name}: the ledger has no reply to {key}, and replay sends nothing. Run without replay first, "
+                "or use the settings of the earlier run."
+            )
+        return decode_stored_reply(settled)

@@ -126,23 +126,14 @@ def _parse_price(entry: object) -> ModelPrice:
 
 
 def _load(path: Path) -> Any:
-    try:
-        text = path.read_text("utf-8")
-        if path.suffix == ".json":
-            # As decimals, since 0.1 has no exact binary value and sums of money must be exact.
-            return json.loads(text, parse_float=Decimal)
-        return _parse_yaml(text)
-    except ValueError as error:
-        raise SettingError(f"{path}: cannot be read: {error}.") from error
-
-
-def _parse_yaml(text: str) -> Any:
     import yaml  # noqa: PLC0415 - takes a moment to load
 
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from error
+        text = path.read_text("utf-8")
+        # JSON as decimals, since 0.1 has no exact binary value and sums of money must be exact.
+        return json.loads(text, parse_float=Decimal) if path.suffix == ".json" else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
+        raise SettingError(f"{path}: cannot be read: {' '.join(str(error).split())}.") from error
 
 
 def find_listed_price(name: str, prices: Mapping[str, ModelPrice], currency: str = USD) -> ModelPrice:

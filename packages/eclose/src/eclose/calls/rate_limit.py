@@ -8,7 +8,6 @@ spaced evenly.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from math import inf
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from eclose.calls.http.failures import CallFailure
-
-_HISTORY_LENGTH = 1000
-"""Changes of the limit that are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +45,6 @@ class RateLimits:
             raise SettingError("cut must lie between 0 and 1, and cooldown must not be negative.")
         if any(rate is not None and rate < 1 for rate in (self.requests_per_minute, self.tokens_per_minute)):
             raise SettingError("--requests-per-minute and --tokens-per-minute must be at least 1, or left out.")
-
-
-@dataclass(frozen=True, slots=True)
-class RateLimitChange:
-    """A change of the limit: time in seconds of the event loop, new limit, reason."""
-
-    at: float
-    limit: int
-    why: str
 
 
 class _Meter:
@@ -89,7 +76,6 @@ class AdaptiveLimiter:
         self.limits = limits or RateLimits()
         self.in_flight = 0
         self.waiting = 0
-        self.history: deque[RateLimitChange] = deque(maxlen=_HISTORY_LENGTH)
         self._limit = float(self.limits.start)
         self._ceiling = self.limits.ceiling
         self._quick_below = inf
@@ -113,9 +99,6 @@ class AdaptiveLimiter:
         """Number of requests that may be in flight now."""
         return min(int(self._limit), self._ceiling)
 
-    def __str__(self) -> str:
-        return f"{self.in_flight} of {self.limit} in flight, {self.waiting} waiting"
-
     @asynccontextmanager
     async def slot(self, tokens: int = 0) -> AsyncIterator[None]:
         """Hold one of the slots in flight; slots are given in order of arrival, when server and limits allow it."""
@@ -124,7 +107,8 @@ class AdaptiveLimiter:
             async with self._turn:  # first come, first served; only the head of the queue checks the limits
                 await self._clear()
                 self.in_flight += 1
-                self._take(tokens)
+                self._requests.take(1, _now())
+                self._tokens.take(tokens, _now())
         finally:
             self.waiting -= 1
         try:
@@ -144,10 +128,6 @@ class AdaptiveLimiter:
                 async with asyncio.timeout(wait if wait > 0 else None):
                     await self._freed.wait()
 
-    def _take(self, tokens: int) -> None:
-        self._requests.take(1, _now())
-        self._tokens.take(tokens, _now())
-
     def record_success(self) -> None:
         """Record a reply: raise the limit if requests wait and the server has not failed lately."""
         self._proven = True
@@ -157,7 +137,7 @@ class AdaptiveLimiter:
         # round.
         step = 1.0 if self._limit < self._quick_below else 1 / self._limit
         self._grown = True
-        self._set(min(self._ceiling, self._limit + step), "answered")
+        self._set(min(self._ceiling, self._limit + step))
 
     def record_failure(self, failure: CallFailure) -> None:
         """Record a failure; an unusable answer of the model counts as a reply."""
@@ -186,7 +166,6 @@ class AdaptiveLimiter:
                 if paused and rate is not None:
                     meter.take(1, _now())  # a pause saves up no units
             self._limit = min(self._limit, float(ceiling))
-        self.history.append(RateLimitChange(_now(), self.limit, "bound"))
         self._freed.set()
 
     def release_waiting(self) -> None:
@@ -204,13 +183,11 @@ class AdaptiveLimiter:
             # Only the first of several cuts in a row sets the threshold, so that the limit soon returns to the level
             # before them.
             self._quick_below, self._grown = self._limit * self.limits.cut, False
-        self._set(max(self.limits.floor, self._limit * self.limits.cut), "rate limited")
+        self._set(max(self.limits.floor, self._limit * self.limits.cut))
 
-    def _set(self, limit: float, why: str) -> None:
-        before, self._limit = self.limit, limit
-        if self.limit != before:
-            self.history.append(RateLimitChange(_now(), self.limit, why))
-            self._freed.set()
+    def _set(self, limit: float) -> None:
+        self._limit = limit
+        self._freed.set()
 
 
 def _now() -> float:

@@ -21,6 +21,7 @@ import eclose
 from eclose.calls.ledger.accounts import LEASE_SECONDS
 from eclose.calls.ledger.ledger import RecordOutcome
 from eclose.calls.ledger.rows import OutcomeKind
+from eclose.calls.model import CallContext
 from eclose.errors import EcloseError, RecordError, Resumable, UserError
 from eclose.files.atomic import AtomicFile
 from eclose.files.jsonl import decode_core_value, encode_json_line
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eclose.calls.ledger.ledger import Ledger
+    from eclose.calls.model import RunModel
     from eclose.files.jsonl import ReadRecord
     from eclose.files.step import PipelineStep
 
@@ -62,17 +64,18 @@ class RecordRejection:
     """Details for the file of rejected records."""
 
 
-Result: TypeAlias = "U | RecordRejection"
 ProcessRecord: TypeAlias = "Callable[[ReadRecord[T]], Awaitable[None]]"
 
 
 @dataclass(frozen=True)
-class RecordJob(Generic[T, U]):
-    """One stage of a run: a function that returns a record's result or a rejection; an error quarantines the record."""
+class RecordJob:
+    """One stage of a run. An error of its work quarantines the record."""
 
     name: str
-    work: Callable[[T], Awaitable[Result[U]]]
-    kind: type[U]
+    work: Callable[..., Awaitable[Any]]
+    """Coroutine function of the record, or of the result of the job before, and of the models of the run, in their
+    order; returns a result or a ``RecordRejection``."""
+    kind: type
     """Type of the result, which is decoded from the ledger when a run resumes between two jobs of a record."""
 
 
@@ -98,9 +101,10 @@ class JobRunner(Generic[T]):
     def __init__(
         self,
         ledger: Ledger,
-        jobs: Sequence[RecordJob[Any, Any]],
+        jobs: Sequence[RecordJob],
         id_of: Callable[[T], str],
         *,
+        models: Sequence[RunModel] = (),
         workers: int = DEFAULT_WORKERS,
         in_shard: Callable[[str], bool] = lambda _: True,
     ) -> None:
@@ -109,6 +113,7 @@ class JobRunner(Generic[T]):
         self._jobs = jobs
         self._names = [job.name for job in jobs]
         self._id_of = id_of
+        self._models = models
         self._workers = workers
         self._in_shard = in_shard
         """Whether a record with this id belongs to this runner; the others belong to other runners on the ledger."""
@@ -182,7 +187,6 @@ class JobRunner(Generic[T]):
         self._stop = self._stop or error
 
     async def _start_record(self, record: ReadRecord[T]) -> None:
-        """Process a record of the input, unless it is finished or another process works on it."""
         if record.value is None:
             await self._set_aside(record)
             return
@@ -199,15 +203,13 @@ class JobRunner(Generic[T]):
             self._claimed_elsewhere[record_id] = None if self._rereads else record
 
     async def _process_claimed(self, record: ReadRecord[T]) -> None:
-        """Run the remaining jobs on a record that this process has claimed."""
         value: Any = record.value
         record_id = self._id_of(value)
         try:
             # Another process may have finished the record before this one claimed it.
             may_have_outcome = self._resumes or self._ledger.shared
             outcome = await self._ledger.find_last_outcome(self._names, record_id) if may_have_outcome else None
-            if outcome is not None and self._is_final(outcome):
-                self._count_finished_before(outcome)
+            if self._count_finished_before(outcome):
                 return
             first = 0
             if outcome is not None:
@@ -219,18 +221,17 @@ class JobRunner(Generic[T]):
             self._claims.mark_finished(record_id)
 
     async def _is_finished(self, record_id: str) -> bool:
-        """Return whether a record is finished, and count it if so."""
-        outcome = await self._ledger.find_last_outcome(self._names, record_id)
+        return self._count_finished_before(await self._ledger.find_last_outcome(self._names, record_id))
+
+    def _count_finished_before(self, outcome: RecordOutcome | None) -> bool:
+        """Return whether the record of an outcome is finished, and count it if so."""
         if outcome is None or not self._is_final(outcome):
             return False
-        self._count_finished_before(outcome)
-        return True
-
-    def _count_finished_before(self, outcome: RecordOutcome) -> None:
         self.progress.finished_before += 1
         self.progress.finished[outcome.kind] += 1
+        return True
 
-    async def _run_jobs(self, jobs: Sequence[RecordJob[Any, Any]], record_id: str, value: Any) -> None:
+    async def _run_jobs(self, jobs: Sequence[RecordJob], record_id: str, value: Any) -> None:
         for job in jobs:
             if self._stop is not None:
                 return
@@ -240,9 +241,10 @@ class JobRunner(Generic[T]):
                 self.progress.finished[outcome.kind] += 1
                 return
 
-    async def _run_job(self, job: RecordJob[Any, Any], record_id: str, value: Any) -> tuple[RecordOutcome, Any]:
+    async def _run_job(self, job: RecordJob, record_id: str, value: Any) -> tuple[RecordOutcome, Any]:
         try:
-            result = await job.work(value)
+            context = CallContext(job.name, record_id)
+            result = await job.work(value, *(model.for_record(context) for model in self._models))
         except RecordError as error:
             return _quarantine(job.name, record_id, error), None
         except UserError:
@@ -362,16 +364,9 @@ async def write_run_results(
 ) -> Manifest:
     """Write all files of a run, the manifest last: it marks the run as finished.
 
-    Args:
-        ledger: The ledger of the run.
-        step: The step whose files are written.
-        jobs: Names of the jobs, in order; the results are those of the last.
-        received: Number of records taken from the input.
-        calls: Numbers of calls, tokens and cost for the manifest.
-        sources: Counts of the records of other files that were read for this run.
-
-    Raises:
-        UserError: An input was changed since the start of the run; nothing is written.
+    ``received`` records were taken from the input; results are those of the last job. ``calls`` are the numbers of
+    calls for the manifest, ``sources`` the counts of other files that were read. Raises UserError where an input was
+    changed since the start of the run; nothing is written then.
     """
     step.refuse_changed_inputs()
     counts = await count_run_funnel(ledger, jobs, received)
@@ -452,19 +447,10 @@ class RecordClaims:
         """Ids of claimed records that are in progress."""
         self._finished: set[str] = set()
         """Ids of finished records, whose claims are given back with the next renewal."""
-        self._requests: list[tuple[str, asyncio.Future[bool]]] = []
-        self._flush: asyncio.Task[None] | None = None
 
     async def claim(self, record_id: str) -> bool:
         """Claim a record; return whether this process has it now."""
-        if not self._ledger.shared:
-            return True
-        granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._requests.append((record_id, granted))
-        # Requests that arrive while a transaction runs go together in the next one.
-        if self._flush is None or self._flush.done():
-            self._flush = asyncio.create_task(self._answer_requests())
-        return await granted
+        return not self._ledger.shared or bool(await self.claim_all([record_id]))
 
     async def claim_all(self, record_ids: Iterable[str]) -> set[str]:
         """Claim records; return the ids of those that this process has now."""
@@ -490,20 +476,6 @@ class RecordClaims:
     async def give_back_all(self) -> None:
         """Give back every claim."""
         await self._ledger.give_back(RECORD_STAGE, self._active | self._finished)
-
-    async def _answer_requests(self) -> None:
-        while self._requests:
-            requests, self._requests = self._requests, []
-            try:
-                claimed = await self.claim_all(record_id for record_id, _ in requests)
-            except Exception as error:
-                for _, granted in requests:
-                    if not granted.done():
-                        granted.set_exception(error)
-                continue
-            for record_id, granted in requests:
-                if not granted.done():
-                    granted.set_result(record_id in claimed)
 
 
 @asynccontextmanager

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from eclose.calls.http.endpoint import (
     Endpoint,
-    EndpointLimits,
     ModelRoute,
     ServerAddress,
     find_model_route,
@@ -120,7 +119,7 @@ class ServedModelRef:
         """Return the reference with a model name; ask the server for the name where it is empty."""
         if self.route.model:
             return self
-        async with await open_endpoint(self.route, EndpointLimits(deadline=deadline)) as endpoint:
+        async with await open_endpoint(self.route, deadline) as endpoint:
             return replace(self, route=replace(self.route, model=endpoint.name.partition("/")[2]))
 
     def base_ref(self) -> ServedModelRef:
@@ -131,7 +130,7 @@ class ServedModelRef:
     @asynccontextmanager
     async def open(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:  # noqa: ARG002
         """Open the bare model: no retries, no cache, no budget."""
-        async with Endpoint(self.route, EndpointLimits(deadline=deadline)) as endpoint:
+        async with Endpoint(self.route, deadline=deadline) as endpoint:
             yield endpoint
 
 
@@ -215,7 +214,8 @@ class LocalModelRef:
         return engine if self.adapter is None else engine.with_adapter(self.adapter)
 
     def _load(self) -> LocalBatchModel:
-        _require_torch()
+        if missing := [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]:
+            raise UserError(f"a model in this process needs {', '.join(missing)}. Run: pip install 'eclose[local]'")
         from eclose.calls.local.transformers_model import TransformersModel  # noqa: PLC0415 - heavy
 
         model = TransformersModel.load(self.weights, revision=self.revision, dtype=self.dtype, context=self.context)
@@ -297,7 +297,6 @@ def index_models_by_name(models: Iterable[ModelRef]) -> dict[str, ModelRef]:
 
 
 def _parse_engine(name: str) -> tuple[str | None, str]:
-    """Return the engine that loads a model and its weights; the engine is None for a served model."""
     engine, colon, weights = name.partition(":")
     if colon and engine in _ENGINES:
         return engine, weights
@@ -310,13 +309,7 @@ def _parse_engine(name: str) -> tuple[str | None, str]:
     return None, name
 
 
-def _require_torch() -> None:
-    if missing := [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]:
-        raise UserError(f"a model in this process needs {', '.join(missing)}. Run: pip install 'eclose[local]'")
-
-
 def _hash_weights(weights: str) -> str:
-    """Return the hash of local weights; of the name where they are on the hub."""
     path = Path(weights)
     if path.is_file():
         return hash_file(path)

@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
 from eclose.calls.http.failures import CallFailure, CallFailureKind
-from eclose.calls.model import ModelWrapper
+from eclose.calls.model import CallContext
 from eclose.calls.tokens import bound_request_usage, estimate_token_count
 from eclose.errors import Resumable, SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from eclose.calls.model import ChatModel, Reply, Request
+    from eclose.calls.model import Reply, Request
     from eclose.calls.rate_limit import AdaptiveLimiter
 
 # More attempts would select the replies that happen to match the schema, and so bias what is measured.
@@ -77,11 +78,10 @@ class RetryPolicy:
 
 
 class CircuitBreaker:
-    """Stops the run after enough failures of all records over enough time. Once open it stays open."""
+    """Admits requests, and stops the run after enough failures over enough time. Once open it stays open."""
 
     def __init__(self, policy: RetryPolicy, limiter: AdaptiveLimiter) -> None:
-        self._most_failures = policy.breaker_failures
-        self._most_seconds = policy.breaker_seconds
+        self.policy = policy
         self._limiter = limiter
         self._failures_in_row = 0
         self._refused = 0
@@ -97,15 +97,32 @@ class CircuitBreaker:
         if self._problem is not None:
             raise ServiceDown(f"{self._problem} Finished work is kept: run the same command again to continue.")
 
+    @asynccontextmanager
+    async def admit(self, request: Request) -> AsyncIterator[None]:
+        """Hold a slot of the limiter for a request; record a ``CallFailure`` that ends the block."""
+        # Tokens are counted only where a limit needs them: counting reads the whole prompt.
+        metered = self._limiter.limits.tokens_per_minute is not None
+        async with self._limiter.slot(_count_tokens(request) if metered else 0):
+            self.check()  # after the queue: nothing is sent once the breaker is open
+            try:
+                yield
+            except CallFailure as failure:
+                self._limiter.record_failure(failure)
+                self._record_failure(failure)
+                raise
+
     def record_success(self) -> None:
-        """Record a call that was answered."""
+        """Record that the service answered."""
+        self._limiter.record_success()
+        self._end_row()
+
+    def _end_row(self) -> None:
         self._failures_in_row = 0
         self.last_success = _now()
 
-    def record_failure(self, failure: CallFailure) -> None:
-        """Count a failure, and open the breaker where a limit is reached."""
+    def _record_failure(self, failure: CallFailure) -> None:
         if failure.kind.semantic:
-            self.record_success()  # the model answered, so the service works
+            self._end_row()  # the model answered, so the service works
         elif failure.kind is CallFailureKind.DENIED:
             self.open(f"the model server refuses all requests ({failure}).")
         elif failure.kind in _REQUEST_FAILURES:
@@ -117,7 +134,7 @@ class CircuitBreaker:
         """Count a refused request; open the breaker where no request was ever accepted."""
         # One refused request concerns its record only. If all are refused, a setting is wrong.
         self._failures_in_row, self._refused = 0, self._refused + 1
-        if self.last_success is None and self._refused >= self._most_failures:
+        if self.last_success is None and self._refused >= self.policy.breaker_failures:
             self.open(f"the model server refused all of {self._refused} requests, last with {_sentence(failure)}")
 
     def _count_failure(self, failure: CallFailure) -> None:
@@ -125,7 +142,7 @@ class CircuitBreaker:
             self._row_began = _now()
         self._failures_in_row += 1
         self._row_seconds = _now() - self._row_began
-        if self._failures_in_row >= self._most_failures and self._row_seconds >= self._most_seconds:
+        if self._failures_in_row >= self.policy.breaker_failures and self._row_seconds >= self.policy.breaker_seconds:
             self.open(
                 f"the model server failed {self._failures_in_row} times in a row for {self._row_seconds:,.0f} s, last "
                 f"with {_sentence(failure)} (breaker_seconds sets how long to wait.)"
@@ -134,9 +151,9 @@ class CircuitBreaker:
     @property
     def trouble(self) -> str | None:
         """Text about the time without a success; None while calls succeed."""
-        if self._failures_in_row < self._most_failures:
+        if self._failures_in_row < self.policy.breaker_failures:
             return None
-        return f"no success for {self._row_seconds:,.0f} s (stops at {self._most_seconds:,.0f} s)"
+        return f"no success for {self._row_seconds:,.0f} s (stops at {self.policy.breaker_seconds:,.0f} s)"
 
     def open(self, problem: str) -> None:
         """Stop the run with this problem, unless it is stopped already."""
@@ -154,8 +171,6 @@ class CircuitBreaker:
 
 @dataclass(slots=True)
 class _Failures:
-    """Failures of one record so far."""
-
     service: int = 0
     semantic: int = 0
     free: int = 0
@@ -165,55 +180,33 @@ class _Failures:
     """Time of its first service failure."""
 
 
-class SendingGate:
-    """Admits requests when the limiter allows it, unless the breaker is open by then, and tells both how they ended."""
-
-    def __init__(self, limiter: AdaptiveLimiter, breaker: CircuitBreaker) -> None:
-        self._limiter = limiter
-        self._breaker = breaker
-
-    @asynccontextmanager
-    async def enter(self, request: Request) -> AsyncIterator[None]:
-        """Hold a slot for a request; record a ``CallFailure`` that ends the block."""
-        # Tokens are counted only where a limit needs them: counting reads the whole prompt.
-        metered = self._limiter.limits.tokens_per_minute is not None
-        async with self._limiter.slot(_count_tokens(request) if metered else 0):
-            self._breaker.check()  # after the queue: nothing is sent once the breaker is open
-            try:
-                yield
-            except CallFailure as failure:
-                self._limiter.record_failure(failure)
-                self._breaker.record_failure(failure)
-                raise
-
-    def record_success(self) -> None:
-        """Record that the service answered."""
-        self._limiter.record_success()
-        self._breaker.record_success()
-
-
-class RetryingModel(ModelWrapper):
-    """A ``ChatModel`` that retries failures. One per model; the breaker is shared with its ``SendingGate``."""
+class RetryingModel:
+    """A ``ChatModel`` that retries failures. Its copies for records share the breaker and the counts."""
 
     def __init__(
         self,
-        model: ChatModel,
+        name: str,
+        send: Callable[[Request, CallContext], Awaitable[Reply]],
         breaker: CircuitBreaker,
-        policy: RetryPolicy | None = None,
         *,
-        note: Callable[[Request, CallFailure, float | None], None] = lambda _request, _failure, _wait: None,
         rng: Random | None = None,
     ) -> None:
-        super().__init__(model)
+        self.name = name
+        """Name of the model in records and call keys."""
         self.failures: Counter[CallFailureKind] = Counter()
         """Number of failures of all attempts, by kind."""
-        self.answered_after: Counter[int] = Counter()
-        """Number of accepted requests, by semantic attempt (from 1)."""
-        self._policy = policy or RetryPolicy()
+        self._send = send
+        """Coroutine function of a request and what it is for, which sends it once."""
         self._breaker = breaker
-        self._note = note
-        """Called with every failure and the seconds until the next attempt; None for the last attempt."""
+        self._policy = breaker.policy
         self._rng = rng or Random()
+        self._context = CallContext()
+
+    def for_record(self, context: CallContext) -> RetryingModel:
+        """Return the model for the calls of one job on one record."""
+        model = copy(self)
+        model._context = context
+        return model
 
     @property
     def trouble(self) -> str | None:
@@ -225,21 +218,16 @@ class RetryingModel(ModelWrapper):
         failures = _Failures()
         while True:
             try:
-                reply = await self._model.complete(request)
+                return await self._send(request, self._context)
             except CallFailure as failure:
                 self.failures[failure.kind] += 1
                 wait = self._wait_after(failure, failures)
-                # The callback runs before the breaker raises, so that the last failure is logged as well.
-                self._note(request, failure, wait)
                 self._breaker.check()
                 if wait is None:
                     raise
-                # An unusable answer is stored under its own key, so the next attempt is a different request.
-                request = replace(request, attempt=failures.semantic)
-                await self._breaker.sleep(wait)
-            else:
-                self.answered_after[failures.semantic + 1] += 1
-                return reply
+            # An unusable answer is stored under its own key, so the next attempt is a different request.
+            request = replace(request, attempt=failures.semantic)
+            await self._breaker.sleep(wait)
 
     def _wait_after(self, failure: CallFailure, failures: _Failures) -> float | None:
         if failure.kind in _FREE_FAILURES:
@@ -255,27 +243,17 @@ class RetryingModel(ModelWrapper):
             return None
         if not retry:
             return None
-        if failure.retry_after is not None:
-            return self._check_pause(failure.retry_after, failure)
-        return self._backoff(count)
-
-    def _check_pause(self, seconds: float, failure: CallFailure) -> float:
-        """Return the pause the server asks for, without jitter: the limiter spaces the retries."""
-        if seconds > self._policy.longest_pause:
-            self._breaker.open(f"the model server asks for a pause of {seconds:,.0f} s ({failure}).")
-        return seconds
-
-    def _backoff(self, failures: int) -> float:
-        """Return a random wait with full jitter, so that calls that failed together are spread out."""
-        if failures == 0:
-            return 0.0
-        # The exponent is bounded at 30, since 2**1024 no longer fits into a float; the wait has reached its limit long
-        # before.
-        longest = min(self._policy.longest_wait, self._policy.first_wait * 2 ** min(failures - 1, 30))
-        return self._rng.uniform(0, longest)
+        if (pause := failure.retry_after) is not None:
+            # Without jitter: the limiter spaces the retries.
+            if pause > self._policy.longest_pause:
+                self._breaker.open(f"the model server asks for a pause of {pause:,.0f} s ({failure}).")
+            return pause
+        # Full jitter, so that calls that failed together are spread out. The exponent is bounded at 30, since 2**1024
+        # no longer fits into a float; the wait has reached its limit long before.
+        longest = min(self._policy.longest_wait, self._policy.first_wait * 2 ** min(count - 1, 30))
+        return self._rng.uniform(0, longest) if count else 0.0
 
     def _may_fail_again(self, failures: _Failures) -> bool:
-        """Return whether a record may be retried after a service failure."""
         failures.service_since = _now() if failures.service_since is None else failures.service_since
         if failures.service < self._policy.attempts:
             return True

@@ -7,10 +7,9 @@ to an output file. A subclass of ``ModelRun`` says what is asked about a record 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -21,7 +20,6 @@ from eclose.calls.batches.run import BatchSettings
 from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_run_budget
 from eclose.calls.ledger.database import WriterLock, is_database_url
 from eclose.calls.ledger.ledger import Ledger
-from eclose.calls.model import CallContext, ChatModel, ModelWrapper, Reply, Request
 from eclose.calls.paid_once import ReplayModel
 from eclose.calls.record_loop import JobRunner, RecordJob, list_earlier_versions, write_run_results
 from eclose.calls.resolve import LocalModelRef, ModelRef, ServedModelRef, index_models_by_name
@@ -32,6 +30,7 @@ from eclose.files.run_folder import RUN_LEDGER_FILE
 from eclose.files.step import PipelineStep
 
 if TYPE_CHECKING:
+    from eclose.calls.model import ChatModel, RunModel
     from eclose.calls.prices import ModelPrice
     from eclose.files.jsonl import ReadRecord
 
@@ -42,16 +41,6 @@ _log = logging.getLogger(__name__)
 RunObserver: TypeAlias = Callable[[JobRunner[Any], Sequence[ModelConnection], int], AbstractContextManager[None]]
 """A context that is entered for the length of a run, with the runner, the connections (none for a replay) and the
 number of records; a progress display, for example."""
-
-
-def _null_run_observer(
-    _runner: JobRunner[Any], _connections: Sequence[ModelConnection], _total: int
-) -> AbstractContextManager[None]:
-    return nullcontext()
-
-
-def _ignore_line(_line: str) -> None:
-    """Do nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +55,11 @@ class RunOptions:
     """Whether to answer from the ledger alone and send nothing."""
     force: bool = False
     """Whether to replace files that another run has written."""
-    watch: RunObserver = _null_run_observer
+    watch: RunObserver = lambda _runner, _connections, _total: nullcontext()
     """Observer of the run."""
     batch: BatchSettings | None = None
     """Batches in which requests are sent first; None to send every request as a single call."""
-    notify: Callable[[str], None] = _ignore_line
+    notify: Callable[[str], None] = lambda _line: None
     """Called with a line of progress about batches."""
 
 
@@ -80,17 +69,6 @@ class RecordSequence(Protocol[T]):
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[ReadRecord[T]]: ...
-
-
-@dataclass(frozen=True)
-class ModelJob:
-    """One job of a run: its name, its work and the type of its result."""
-
-    name: str
-    work: Callable[..., Awaitable[Any]]
-    """Coroutine function of the record and the models of the run, in their order."""
-    kind: type
-    """Type of the result, which is read back when a run continues in the middle of a record."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +85,7 @@ class ModelRun(Generic[T]):
         raise NotImplementedError
 
     @property
-    def jobs(self) -> Sequence[ModelJob]:
+    def jobs(self) -> Sequence[RecordJob]:
         """The jobs of every record, in order."""
         raise NotImplementedError
 
@@ -164,14 +142,14 @@ async def run_models_on_records(
             account = await ledger.compute_account()
             for connection in connections.values():
                 connection.budget.update(account)
-        models = [
+        models: list[RunModel] = [
             ReplayModel(ref.name, ledger) if options.replay else connections[ref.name].model for ref in run.model_refs
         ]
         with run.open_records() as records:
             # The files were hashed before; a file that changed until it was opened would be recorded under the wrong
             # hash.
             stage.refuse_changed_inputs()
-            runner: JobRunner[Any] = JobRunner(ledger, bind_jobs(run, models), run.record_id, workers=calls.workers)
+            runner: JobRunner[Any] = JobRunner(ledger, run.jobs, run.record_id, models=models, workers=calls.workers)
             with options.watch(runner, list(connections.values()), len(records)):
                 await runner.run(records)
         manifest = await finish_model_run(run, ledger, runner.progress.received, calls.currency, force=options.force)
@@ -181,7 +159,6 @@ async def run_models_on_records(
 async def _prefetch(
     run: ModelRun[Any], calls: CallSettings, options: RunOptions, batch: BatchSettings, ledger: Ledger
 ) -> None:
-    """Fetch replies in batches; raise where a model has no batches or nothing may be sent."""
     if options.replay:
         raise SettingError("--batch and replay: a replay sends nothing. Leave one of them out.")
     models = []
@@ -192,7 +169,8 @@ async def _prefetch(
     with run.open_records() as records:
         await prefetch_replies(
             models,
-            partial(bind_jobs, run),
+            run.jobs,
+            run.record_id,
             lambda: records,
             ledger,
             run.stage.out.parent / "batches",
@@ -203,45 +181,21 @@ async def _prefetch(
         )
 
 
-def bind_jobs(run: ModelRun[Any], models: Sequence[ChatModel]) -> list[RecordJob[Any, Any]]:
-    """Return the jobs of a run with the models they call; every request carries its job and record."""
-
-    async def work_on(job: ModelJob, record: Any) -> Any:
-        context = CallContext(job.name, run.record_id(record))
-        return await job.work(record, *(_ContextModel(model, context) for model in models))
-
-    return [RecordJob(job.name, partial(work_on, job), job.kind) for job in run.jobs]
-
-
-class _ContextModel(ModelWrapper):
-    """A ``ChatModel`` that adds job and record to every request."""
-
-    def __init__(self, model: ChatModel, context: CallContext) -> None:
-        super().__init__(model)
-        self._context = context
-
-    async def complete(self, request: Request) -> Reply:
-        return await self._model.complete(replace(request, context=self._context))
-
-
 def find_finished_run(run: ModelRun[Any], options: RunOptions) -> RunResult | None:
     """Return the result of the same run if it is finished; None where there is something to do."""
     run.check_output(force=options.force)
-    if _is_interrupted(run.stage, force=options.force):
+    stage = run.stage
+    # A result without its manifest, which is written last, was interrupted.
+    if stage.out.exists() and not stage.manifest_path.exists() and not options.force:
         return None
     # The manifest is written last and lists the hashes of the files, so it proves a complete and unchanged result.
-    manifest = run.stage.claim(force=options.force)
+    manifest = stage.claim(force=options.force)
     if manifest is None or (options.retry and manifest.counts.quarantined):
         return None
     # The earlier process may have been killed after the manifest and before these files.
     run.write_inputs(force=options.force)
     run.write_derived(force=options.force)
-    return RunResult(run.stage, manifest, again=True)
-
-
-def _is_interrupted(stage: PipelineStep, *, force: bool) -> bool:
-    """Return whether there is a result without its manifest, which is written last."""
-    return stage.out.exists() and not stage.manifest_path.exists() and not force
+    return RunResult(stage, manifest, again=True)
 
 
 async def begin_model_run(run: ModelRun[Any], ledger: Ledger, options: RunOptions) -> None:

@@ -43,13 +43,12 @@ def check(
     import asyncio
 
     from eclose.calls.ledger.database import describe_database_location
-    from eclose.calls.ledger.reader import find_ledger
-    from eclose.calls.ledger_tools import check_ledger, delete_calls, find_damaged_calls
+    from eclose.calls.ledger_tools import check_ledger, delete_calls, find_damaged_calls, find_ledger
 
     where = find_ledger(location)
     problems = asyncio.run(check_ledger(where))
     for problem in problems:
-        print_line(problem)
+        print_line(problem.message)
     name = describe_database_location(where)
     if not problems:
         print_line(f"{name}: all rows match their checksums")
@@ -58,7 +57,7 @@ def check(
     if not delete_damaged:
         print_line(f"{count}. To delete the rows: eclose ledger check {name} --delete-damaged")
         raise typer.Exit(QUARANTINED_EXIT_CODE)
-    damaged = find_damaged_calls(where)
+    damaged = find_damaged_calls(where, problems)
     asyncio.run(delete_calls(where, damaged))
     print_line(f"{count}. {_describe_deletion(damaged)} deleted")
 
@@ -86,8 +85,7 @@ def release(
     """
     import asyncio
 
-    from eclose.calls.ledger.reader import find_ledger
-    from eclose.calls.ledger_tools import delete_calls, find_refused_calls, release_interrupted_calls
+    from eclose.calls.ledger_tools import delete_calls, find_ledger, find_refused_calls, release_interrupted_calls
 
     where = find_ledger(location)
     if not refused:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eclose.calls.client import CallSettings
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, run_models_on_records
+from eclose.calls.record_loop import RecordJob
+from eclose.calls.run import ModelRun, RunOptions, RunResult, run_models_on_records
 from eclose.detectors.entailment import LocalDetector
 from eclose.detectors.local_detector import (
     BATCH_TOKENS,
@@ -222,9 +223,9 @@ class LocalDetectorRun(ModelRun[ResponseTask]):
         return ()
 
     @property
-    def jobs(self) -> list[ModelJob]:
+    def jobs(self) -> list[RecordJob]:
         """One job: the score of a response."""
-        return [ModelJob(self._job, self._score, DetectorScore)]
+        return [RecordJob(self._job, self._score, DetectorScore)]
 
     @property
     def _job(self) -> str:

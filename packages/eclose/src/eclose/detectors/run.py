@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import UsageForecast, drop_repeated_requests, find_writing_habits, forecast_usage
+from eclose.calls.record_loop import RecordJob
 from eclose.calls.resolve import LocalModelRef, ModelRef, find_model_ref, resolve_model_ref
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
+from eclose.calls.run import ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
 from eclose.detectors.claim_support import build_claim_requests, score_claim_support
 from eclose.detectors.scores import DetectorScore, score_file_name
 from eclose.detectors.settings import ChatDetectorSettings
@@ -123,9 +124,9 @@ class DetectorRun(ModelRun[ResponseTask]):
         return (self.model,)
 
     @property
-    def jobs(self) -> list[ModelJob]:
+    def jobs(self) -> list[RecordJob]:
         """One job: all questions about a response."""
-        return [ModelJob(DETECT_JOB, self._score, DetectorScore)]
+        return [RecordJob(DETECT_JOB, self._score, DetectorScore)]
 
     async def _score(self, task: ResponseTask, model: ChatModel) -> DetectorScore:
         score_response = score_alignment if self.settings.asks_yes_or_no else score_claim_support

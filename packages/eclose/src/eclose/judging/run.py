@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import UsageForecast, drop_repeated_requests, find_writing_habits, forecast_usage
+from eclose.calls.record_loop import RecordJob
 from eclose.calls.resolve import LocalModelRef, ModelRef, find_model_ref, resolve_model_ref
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
+from eclose.calls.run import ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
 from eclose.errors import SettingError
 from eclose.files.atomic import AtomicFile
 from eclose.files.manifest import hash_file, hash_files
@@ -110,9 +111,9 @@ class JudgeRun(ModelRun[ResponseTask]):
         return (self.judge,)
 
     @property
-    def jobs(self) -> list[ModelJob]:
+    def jobs(self) -> list[RecordJob]:
         """One job: all questions about a response."""
-        return [ModelJob(JUDGE_JOB, self._judge, Judgment)]
+        return [RecordJob(JUDGE_JOB, self._judge, Judgment)]
 
     async def _judge(self, task: ResponseTask, judge: ChatModel) -> Judgment:
         return await judge_response(task.instance, task.response, judge, self.settings)

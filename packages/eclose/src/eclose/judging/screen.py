@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import UsageForecast, drop_repeated_requests, find_writing_habits, forecast_usage
-from eclose.calls.record_loop import RecordRejection
+from eclose.calls.record_loop import RecordJob, RecordRejection
 from eclose.calls.resolve import ModelRef, find_model_ref, resolve_model_ref
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
+from eclose.calls.run import ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
 from eclose.calls.structured import ask_structured, build_structured_request
 from eclose.files.id_set import SortedSpool
 from eclose.files.jsonl import ReadRecord
@@ -139,9 +139,9 @@ class ScreeningRun(ModelRun[Instance]):
         return (self.judge,)
 
     @property
-    def jobs(self) -> list[ModelJob]:
+    def jobs(self) -> list[RecordJob]:
         """The screening as the only job."""
-        return [ModelJob(SCREENING_JOB, partial(screen_question, settings=self.settings), QuestionScreening)]
+        return [RecordJob(SCREENING_JOB, partial(screen_question, settings=self.settings), QuestionScreening)]
 
     def open_records(self) -> SortedSpool:
         """Open the questions in the order of their ids."""

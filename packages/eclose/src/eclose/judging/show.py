@@ -26,7 +26,7 @@ from eclose.values.response import Response
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from eclose.calls.ledger_tools import CallDetails
+    from eclose.calls.ledger_tools import StoredCall
     from eclose.calls.model import Request
     from eclose.values.judgment import StepJudgment
     from eclose.values.three_valued import Label
@@ -234,44 +234,43 @@ def _list_requests(run: Path, instance: Instance, response: Response, judgment: 
     return [replace(request, attempt=attempt) for request in requests for attempt in range(settings.attempts)]
 
 
-def _find_calls(where: Path | str, judge: str, requests: Sequence[Request]) -> Iterator[CallDetails]:
+def _find_calls(where: Path | str, judge: str, requests: Sequence[Request]) -> Iterator[StoredCall]:
     """Yield the stored calls of the requests; all calls of the ledger where it has none of them."""
-    from eclose.calls.ledger.reader import find_ledger, find_stored_calls, read_ledger_calls  # noqa: PLC0415
-    from eclose.calls.ledger_tools import CallDetails  # noqa: PLC0415
+    from eclose.calls.ledger_tools import find_ledger, find_stored_calls, read_ledger_calls  # noqa: PLC0415
     from eclose.calls.paid_once import compute_call_key  # noqa: PLC0415
 
     ledger = find_ledger(where)
     keys = dict.fromkeys(compute_call_key(judge, request) for request in requests)
     if stored := list(find_stored_calls(ledger, keys)):
-        return map(CallDetails.of, stored)
+        return iter(stored)
     # The run is not finished, or its manifest was left behind: only the prompts tell which calls are about it.
-    return map(CallDetails.of, read_ledger_calls(ledger))
+    return read_ledger_calls(ledger)
 
 
-def _describe_calls(stored: Iterable[CallDetails], prompts: Mapping[_Messages, str]) -> Iterator[JudgeCall]:
+def _describe_calls(stored: Iterable[StoredCall], prompts: Mapping[_Messages, str]) -> Iterator[JudgeCall]:
     """Yield the calls about the response among those of a ledger."""
-    for details in stored:
-        request = details.stored.request or {}
+    for call in stored:
+        request = call.request or {}
         messages = _messages_of(request.get("messages") or ())
         if messages in prompts:
-            yield _describe_call(details, prompts[messages], messages)
+            yield _describe_call(call, prompts[messages], messages)
 
 
-def _describe_call(details: CallDetails, question: str, messages: _Messages) -> JudgeCall:
-    checks = tuple(_check_reply(details, question, messages))
+def _describe_call(call: StoredCall, question: str, messages: _Messages) -> JudgeCall:
+    checks = tuple(_check_reply(call, question, messages))
     problem = next((check.problem for check in checks if check.passed is False), None)
-    cause = problem or (None if checks else details.problem or "there is no reply: the call broke off, or is under way")
-    request = details.stored.request or {}
+    cause = problem or (None if checks else call.problem or "there is no reply: the call broke off, or is under way")
+    request = call.request or {}
     return JudgeCall(
         question=question,
-        state=str(details.state),
+        state=str(call.state),
         replica=int(request.get("replica") or 0),
         attempt=int(request.get("attempt") or 0),
         messages=messages,
-        reply=details.text,
+        reply=call.text,
         checks=checks,
         cause=cause,
-        key=details.stored.key,
+        key=call.key,
     )
 
 
@@ -279,20 +278,20 @@ COMPLETE_REPLY, REPLY_FORM = "the reply is complete", "it has the requested form
 STEP_IDS, STEP_QUOTES = "it is about the steps of the trace", "every quote stands in its passage"
 
 
-def _check_reply(details: CallDetails, question: str, messages: _Messages) -> Iterator[ReplyCheck]:
+def _check_reply(call: StoredCall, question: str, messages: _Messages) -> Iterator[ReplyCheck]:
     """Yield the checks of a reply, made again as judging makes them; none where there is no reply."""
     material = _read_step_material(question, messages)
     judges_steps = material is not None and bool(material.steps)
     names = (COMPLETE_REPLY, REPLY_FORM, *((STEP_IDS, STEP_QUOTES) if judges_steps else ()))
-    if details.stored.settled is None:
+    if call.state in ("unanswered", "damaged"):
         return
     failed, problem = None, ""
-    if details.kind is not None:
+    if call.kind is not None:
         # The client refuses what is cut off, empty, refused or of another form; it has stored why.
-        failed = REPLY_FORM if str(details.kind) == "invalid" else COMPLETE_REPLY
-        problem = f"{details.kind}: {details.problem}" if details.problem else str(details.kind)
+        failed = REPLY_FORM if str(call.kind) == "invalid" else COMPLETE_REPLY
+        problem = f"{call.kind}: {call.problem}" if call.problem else str(call.kind)
     elif judges_steps:
-        failed, problem = _check_steps(details.text or "", question, material)
+        failed, problem = _check_steps(call.text or "", question, material)
     for name in names:
         if failed is None or names.index(name) < names.index(failed):
             yield ReplyCheck(name, True)

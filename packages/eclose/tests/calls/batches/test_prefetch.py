@@ -8,10 +8,10 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
+from eclose.calls.batches import prefetch
 from eclose.calls.batches.prefetch import BatchesUnderWay
 from eclose.calls.batches.run import BatchSettings
 from eclose.calls.client import CallSettings
-from eclose.calls.paid_once import CachedModel
 from eclose.calls.resolve import find_model_ref
 from eclose.calls.run import RunOptions
 from eclose.cli.main import app
@@ -100,14 +100,14 @@ def test_every_question_to_a_judge_takes_a_round(tmp_path):
 
 
 def test_a_ledger_that_is_away_ends_the_run_instead_of_sending_at_full_price(instances, tmp_path, monkeypatch):
-    complete, failures = CachedModel.complete, iter(range(6))
+    complete, failures = prefetch._CollectingModel.complete, iter(range(6))
 
     async def away_for_a_while(model, request):
         if next(failures, None) is not None:
             raise Resumable("the database is away.")
         return await complete(model, request)
 
-    monkeypatch.setattr(CachedModel, "complete", away_for_a_while)
+    monkeypatch.setattr(prefetch._CollectingModel, "complete", away_for_a_while)
     with ModelServerThread(build_world_handlers()) as server:
         with pytest.raises(Resumable, match="away"):
             generate(instances, server, tmp_path / "run", batch=QUICK)

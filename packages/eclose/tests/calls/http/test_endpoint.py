@@ -21,7 +21,6 @@ from pydantic import SecretStr
 from eclose.calls.http.endpoint import (
     MODEL_PROVIDERS,
     Endpoint,
-    EndpointLimits,
     ModelRoute,
     ServerAddress,
     check_base_url,
@@ -66,7 +65,7 @@ def run(main: Awaitable[Any], within: float = 30.0) -> Any:
 
 
 def endpoint(base_url: str, **settings: Any) -> Endpoint:
-    return Endpoint(ModelRoute(base_url, "world", SecretStr(CANARY)), EndpointLimits(**{"deadline": 10.0, **settings}))
+    return Endpoint(ModelRoute(base_url, "world", SecretStr(CANARY)), **{"deadline": 10.0, **settings})
 
 
 async def failure_of(call: Awaitable[Reply]) -> CallFailure:
@@ -587,7 +586,7 @@ def _places(word: str, text: str) -> list[int]:
 
 async def described(model: Endpoint) -> str:
     """All that a call leaves behind for somebody to print."""
-    said = [f"{model!r} {model} {model._route!r} {model._settings!r} {vars(model)!r}"]
+    said = [f"{model!r} {model} {model._route!r} {vars(model)!r}"]
     try:
         await model.complete(request(schema=VERDICT))
     except CallFailure as failure:
@@ -816,7 +815,7 @@ def test_the_only_model_of_a_server_needs_no_name():
         assert "timed out" not in str(refused.value)
         async with wire(_stall) as url:
             with pytest.raises(SettingError, match=r"no answer within 0\.3 s"):
-                await open_endpoint(ModelRoute(url, ""), EndpointLimits(deadline=0.3))
+                await open_endpoint(ModelRoute(url, ""), 0.3)
 
         async def page(asked: web.Request) -> web.Response:
             return web.Response(text="<h1>no</h1>", status=int(asked.path.split("/")[2]), content_type="text/html")
@@ -831,7 +830,6 @@ def test_the_only_model_of_a_server_needs_no_name():
     run(main())
 
 
-@pytest.mark.parametrize("settings", [{"deadline": 0}, {"largest_reply": 0}])
-def test_limits_that_let_nothing_through_are_refused(settings):
-    with pytest.raises(SettingError):
-        EndpointLimits(**settings)
+def test_a_deadline_that_lets_nothing_through_is_refused():
+    with pytest.raises(SettingError, match="deadline"):
+        endpoint(OWN, deadline=0)

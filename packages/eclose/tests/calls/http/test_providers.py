@@ -19,7 +19,7 @@ from aiohttp import web
 import eclose
 from eclose.calls.client import CallSettings
 from eclose.calls.http.dialect import read_messages
-from eclose.calls.http.endpoint import Endpoint, EndpointLimits, ModelRoute, ServerAddress, find_model_route
+from eclose.calls.http.endpoint import Endpoint, ModelRoute, ServerAddress, find_model_route
 from eclose.calls.http.failures import CallFailure, CallFailureKind
 from eclose.calls.http.providers import MODEL_PROVIDERS
 from eclose.calls.model import Decoding, ReplySchema, Request
@@ -254,7 +254,7 @@ def ask(name: str, recorded: Recorded, *requests: Request, environ: dict[str, st
             route = find_model_route(name, environ=ENVIRON | {"AZURE_OPENAI_ENDPOINT": origin} | (environ or {}))
             path = route.base_url.partition("://")[2].partition("/")[2]
             local = replace(route, base_url=f"{origin}/{path}")
-            async with Endpoint(local, EndpointLimits(deadline=10.0)) as model:
+            async with Endpoint(local, deadline=10.0) as model:
                 return [await outcome_of(model, request) for request in requests]
 
     return asyncio.run(asyncio.wait_for(main(), 30))

@@ -16,6 +16,7 @@ from eclose.calls.ledger.database import make_database_engine
 from eclose.calls.ledger.ledger import Ledger
 from eclose.errors import UserError
 from tests.calls.ledger import ledger_child as child
+from tests.calls.ledger.spending import compute_spending
 
 
 class Place:
@@ -219,7 +220,7 @@ def test_a_scope_that_is_cancelled_still_leaves_in_order(tmp_path):
 
     async def look():
         async with Ledger.open(path, run="a") as ledger:
-            return await ledger.find_reply(child.call(1).key), await ledger.compute_spending()
+            return await ledger.find_reply(child.call(1).key), await compute_spending(ledger)
 
     found, spent = anyio.run(look)
     assert (found, spent) in [(child.reply(1), (1, 0)), (None, (0, 7))]

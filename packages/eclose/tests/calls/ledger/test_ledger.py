@@ -27,6 +27,7 @@ from eclose.calls.ledger.ledger import (
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.values.identity import canonical_bytes, content_hash
 from tests.calls.ledger.postgres import DATABASES, fresh_database
+from tests.calls.ledger.spending import compute_spending
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "decoding": {"seed": 1}, "replica": 0}
 
@@ -103,14 +104,14 @@ def test_calls_are_shared_by_runs_and_outcomes_are_not(where):
     found, cost, done = using(
         where,
         lambda ledger: ledger.find_reply(asked.key),
-        lambda ledger: ledger.compute_spending(),
+        compute_spending,
         concluded_ids("judge"),
         run="b",
     )
     assert (found, cost, done) == (reply(asked, cost=7), (0, 0), [])
     assert using(
         where,
-        lambda ledger: ledger.compute_spending(),
+        compute_spending,
         concluded_ids("judge"),
         run="a",
     ) == [
@@ -150,7 +151,7 @@ def test_a_call_is_settled_once(where):
     for other in others:
         with pytest.raises(RecordError, match="settled before with another reply"):
             using(where, lambda ledger, other=other: ledger.settle(other))
-    assert using(where, lambda ledger: ledger.find_reply(asked.key), lambda ledger: ledger.compute_spending()) == [
+    assert using(where, lambda ledger: ledger.find_reply(asked.key), compute_spending) == [
         first,
         (3, 0),
     ]
@@ -289,14 +290,14 @@ def test_a_spelling_is_kept_only_if_the_key_is_its_hash(where):
 def test_an_opening_that_died_leaves_orphans_which_a_later_reply_does_not_hide(where):
     asked, other = intent(1, reserved=50), intent(2, reserved=8)
     using(where, lambda ledger: ledger.intend(asked), lambda ledger: ledger.intend(other))
-    orphans, spent, *_ = using(where, lambda ledger: ledger.list_orphans(), lambda ledger: ledger.compute_spending())
+    orphans, spent, *_ = using(where, lambda ledger: ledger.list_orphans(), compute_spending)
     assert (orphans, spent) == ([asked, other], (0, 58))
     *_, orphans, spent = using(
         where,
         lambda ledger: ledger.intend(asked),
         lambda ledger: ledger.settle(reply(asked, cost=20)),
         lambda ledger: ledger.list_orphans(),
-        lambda ledger: ledger.compute_spending(),
+        compute_spending,
     )
     # It may have been billed once more, for the same request: counted at the same cost, no longer at the worst.
     assert (orphans, spent) == ([asked, other], (20, 20 + 8))
@@ -312,10 +313,10 @@ def test_every_send_may_have_been_billed_unless_it_was_released_or_answered(wher
         lambda ledger: ledger.release(asked.key),  # turned away
         lambda ledger: ledger.release(asked.key),
         lambda ledger: ledger.intend(asked),  # answered
-        lambda ledger: ledger.compute_spending(),
+        compute_spending,
         lambda ledger: ledger.settle(reply(asked, cost=20, attempts=3)),
         lambda ledger: ledger.list_orphans(),
-        lambda ledger: ledger.compute_spending(),
+        compute_spending,
     )
     assert (spent, orphans, after) == ((0, 100), [asked], (20, 20))
 
@@ -339,7 +340,7 @@ def test_a_reply_that_another_opening_fetches_settles_the_intent(where):
         where,
         lambda ledger: ledger.settle(reply(asked)),
         lambda ledger: ledger.list_orphans(),
-        lambda ledger: ledger.compute_spending(),
+        compute_spending,
     )
     assert (orphans, spent) == ([], (3, 0))
 
@@ -462,14 +463,14 @@ def test_a_password_is_not_shown(monkeypatch):
     pytest.importorskip("psycopg")
     url = "postgresql://me:hunter2@127.0.0.1:1/none"
     with pytest.raises(UserError, match=r"postgresql\+psycopg://me:\*\*\*@127.0.0.1:1/none: cannot be") as error:
-        using(url, lambda ledger: ledger.compute_spending())
+        using(url, compute_spending)
     assert "hunter2" not in str(error.value)
 
 
 def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(UserError, match=r"needs psycopg. Run: pip install 'eclose\[postgres\]'"):
-        using("postgresql://host/name", lambda ledger: ledger.compute_spending())
+        using("postgresql://host/name", compute_spending)
 
 
 @pytest.mark.parametrize("url", ["://", "mysql://host/name", "sqlite:///file.db", "https://host/x"])
@@ -486,7 +487,7 @@ def test_places_that_cannot_be_a_ledger(tmp_path):
         (tmp_path / "text" / "ledger.db", "cannot be written here"),
     ]:
         with pytest.raises(UserError, match=problem):
-            using(path, lambda ledger: ledger.compute_spending())
+            using(path, compute_spending)
 
 
 def test_a_ledger_that_is_closed_takes_nothing(where):

@@ -355,7 +355,7 @@ def changed(value, column):
 
 async def survey_problems(where):
     async with Ledger.open(where, run="a") as ledger:
-        return [problem async for problem in ledger.verify()]
+        return [problem.message async for problem in ledger.verify()]
 
 
 def test_a_damaged_reply_is_never_served_and_can_be_asked_anew(where):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import AsyncExitStack
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from eclose.calls.batches.results import chunk_for_ledger
 from eclose.calls.batches.run import BatchSettings, ModelBatches, SubmittedBatches
 from eclose.calls.client import load_run_budget
 from eclose.calls.http.endpoint import ModelRoute
-from eclose.calls.paid_once import CachedModel, CallKey
+from eclose.calls.model import CallContext
+from eclose.calls.paid_once import NotRecordedError, ReplayModel, compute_call_key
 from eclose.calls.prices import ModelPrice
 from eclose.calls.record_loop import RecordRejection
 from eclose.errors import Resumable
@@ -32,21 +34,26 @@ if TYPE_CHECKING:
     from eclose.files.jsonl import ReadRecord
 
 
-class _ReplyMissingError(Exception):
-    """The ledger has no reply to a request; the request is collected."""
-
-
-class _CollectingModel(CachedModel):
-    """A model that collects the requests without a reply in the ledger."""
+class _CollectingModel(ReplayModel):
+    """A model that answers from the ledger, and collects the requests without a reply."""
 
     def __init__(self, name: str, ledger: Ledger) -> None:
         super().__init__(name, ledger)
         self.requests: dict[str, tuple[str, Request]] = {}
         """Record id and request by the key of the call."""
+        self._record_id = ""
 
-    async def ask(self, request: Request, call_key: CallKey, /) -> Reply:
-        self.requests.setdefault(call_key.key, (request.context.record_id, request))
-        raise _ReplyMissingError
+    def for_record(self, context: CallContext) -> ChatModel:
+        model = copy(self)
+        model._record_id = context.record_id
+        return model
+
+    async def complete(self, request: Request) -> Reply:
+        try:
+            return await super().complete(request)
+        except NotRecordedError:
+            self.requests.setdefault(compute_call_key(self.name, request), (self._record_id, request))
+            raise
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,8 @@ class BatchesUnderWay(Resumable):
 
 async def prefetch_replies(
     models: Sequence[BatchRoute],
-    bind_jobs: Callable[[Sequence[ChatModel]], list[RecordJob[Any, Any]]],
+    jobs: Sequence[RecordJob],
+    record_id: Callable[[Any], str],
     read_records: Callable[[], Iterable[ReadRecord[Any]]],
     ledger: Ledger,
     folder: Path,
@@ -76,18 +84,9 @@ async def prefetch_replies(
 ) -> None:
     """Send the requests of all records in batches, and wait for the replies.
 
-    A request that a batch leaves unanswered is not sent in a second one: the run sends it as a single call.
-
-    Args:
-        models: Models of the run, in the order in which jobs receive them.
-        bind_jobs: Returns the jobs of the run with given models.
-        read_records: Reads the records of the run from the start.
-        ledger: Ledger of the run, which receives the replies.
-        folder: Folder for the files of the batches, one subfolder for each model.
-        calls: Settings of the run, for its budget.
-        settings: Sizes, waiting times and price of batches.
-        stage: Name of the run's step, for the ledger.
-        notify: Called with a line whenever batches are sent or collected.
+    ``models`` are in the order in which jobs receive them; each has a subfolder of ``folder``. ``notify`` gets a line
+    whenever batches are sent or collected. A request that a batch leaves unanswered is not sent in a second one: the
+    run sends it as a single call.
 
     Raises:
         BudgetSpent: The budget does not cover the next request; the requests before it are sent.
@@ -105,7 +104,7 @@ async def prefetch_replies(
                 price = None if model.price is None else model.price.scaled(settings.price_factor)
                 batches = ModelBatches(model.route, ledger, path, stage=stage, price=price, settings=settings)
                 await stack.enter_async_context(batches)
-                requests = _collect_requests(model, models, bind_jobs, read_records(), ledger, unanswered)
+                requests = _collect_requests(model, models, jobs, record_id, read_records(), ledger, unanswered)
                 sent = await batches.submit(requests, await load_run_budget(ledger, calls))
                 if sent.received:
                     submitted[name] = batches, sent
@@ -122,7 +121,6 @@ async def prefetch_replies(
 async def _collect_replies(
     name: str, batches: ModelBatches, sent: SubmittedBatches, wait: float | None, notify: Callable[[str], None]
 ) -> set[str]:
-    """Wait for the batches of a model; return the keys of requests that are left for single calls."""
     collected = await batches.collect(wait=wait)
     if collected.under_way:
         raise BatchesUnderWay(
@@ -137,7 +135,8 @@ async def _collect_replies(
 async def _collect_requests(
     model: BatchRoute,
     models: Sequence[BatchRoute],
-    bind_jobs: Callable[[Sequence[ChatModel]], list[RecordJob[Any, Any]]],
+    jobs: Sequence[RecordJob],
+    record_id: Callable[[Any], str],
     records: Iterable[ReadRecord[Any]],
     ledger: Ledger,
     unanswered: set[str],
@@ -145,21 +144,23 @@ async def _collect_requests(
     """Yield the requests to a model without a reply, group by group, without those that a batch left unanswered."""
     # Several roles of a run may share a model; they share its collection of requests too.
     collecting = {each.route.name: _CollectingModel(each.route.name, ledger) for each in models}
-    jobs = bind_jobs([collecting[each.route.name] for each in models])
+    collectors = [collecting[each.route.name] for each in models]
     # A group at a time: the requests of ten million records do not fit into memory.
     for chunk in chunk_for_ledger(record.value for record in records if record.value is not None):
-        await asyncio.gather(*(_run_jobs(jobs, value) for value in chunk))
+        await asyncio.gather(*(_run_jobs(jobs, record_id, value, collectors) for value in chunk))
         requests = collecting[model.route.name].requests
         yield [request for key, request in requests.items() if key not in unanswered]
         for each in collecting.values():
             each.requests.clear()
 
 
-async def _run_jobs(jobs: Sequence[RecordJob[Any, Any]], value: Any) -> None:
-    """Execute the jobs of a record as far as the ledger has replies."""
+async def _run_jobs(
+    jobs: Sequence[RecordJob], record_id: Callable[[Any], str], value: Any, models: Sequence[_CollectingModel]
+) -> None:
     try:
         for job in jobs:
-            value = await job.work(value)
+            context = CallContext(job.name, record_id(value))
+            value = await job.work(value, *(model.for_record(context) for model in models))
             if isinstance(value, RecordRejection):
                 return
     except Resumable:

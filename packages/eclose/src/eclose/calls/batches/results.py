@@ -51,8 +51,6 @@ class UnansweredRequest:
     """A request without a reply."""
 
     key: str
-    record_ids: tuple[str, ...]
-    """Ids of the records that wait for the reply."""
     reason: str
     """Reason in one word, for counting."""
     problem: str = ""
@@ -64,21 +62,12 @@ class CollectedBatches:
 
     answered: int = 0
     """Requests whose reply is in the ledger."""
-    bad: Counter[str] = field(default_factory=Counter)
-    """Of these, unusable answers (refused, cut off, wrong schema) by kind. They are paid and stored."""
     unanswered: list[UnansweredRequest] = field(default_factory=list)
     under_way: int = 0
     strays: Counter[str] = field(default_factory=Counter)
     """Result lines that were not used, by reason."""
     cost: int = 0
     """Cost in millionths."""
-    reserved: int = 0
-    """Worst-case cost that was reserved for the collected batches, in millionths."""
-
-
-def build_unanswered_request(note: BatchShardNote, name: str, reason: str, problem: str = "") -> UnansweredRequest:
-    """Return the entry for a request of a shard without a reply."""
-    return UnansweredRequest(parse_custom_id(name), tuple(note.records[name]), reason, problem)
 
 
 class BatchLedgerWriter:
@@ -119,7 +108,6 @@ class BatchLedgerWriter:
         self._note.unanswered = {format_custom_id(request.key): request.reason for request in unanswered}
         collected.unanswered += unanswered
         collected.strays += results.strays
-        collected.reserved += self._note.reserved
 
     async def _find_open(self) -> set[str]:
         # An interrupted collection, or a single call to the same model, may have stored replies already.
@@ -137,7 +125,7 @@ class BatchLedgerWriter:
         # Not executed (expired or cancelled), so not billed. The batch may have been submitted by another process.
         if result.status is None:
             await self._ledger.release(key, any_writer=True)
-            return build_unanswered_request(self._note, result.custom_id, result.error, result.problem)
+            return UnansweredRequest(key, result.error, result.problem)
         answer = expected.parse(result, self._secret)
         if isinstance(answer, CallFailure) and not answer.kind.semantic:
             if (learned := self.dialect.after(answer)) is not None:
@@ -146,7 +134,7 @@ class BatchLedgerWriter:
             # Otherwise the request may have been billed, and its reservation stays in the account.
             if answer.unpaid:
                 await self._ledger.release(key, any_writer=True)
-            return build_unanswered_request(self._note, result.custom_id, str(answer.kind), str(answer))
+            return UnansweredRequest(key, str(answer.kind), str(answer))
         if (cost := compute_known_cost(answer, self._price)) is None:
             assert self._price is not None
             cost = self._price.cost(expected.worst)
@@ -158,18 +146,17 @@ class BatchLedgerWriter:
                 raise
         collected.answered += 1
         collected.cost += cost
-        if isinstance(answer, CallFailure):
-            collected.bad[str(answer.kind)] += 1
         return None
 
     async def _explain_missing(self, name: str, results: BatchResults) -> UnansweredRequest:
         """Return why a request has no usable result; release its reservation where it was certainly not billed."""
+        key = parse_custom_id(name)
         if name in results.contradicted:
-            return build_unanswered_request(self._note, name, "contradicted", "there are several different results.")
+            return UnansweredRequest(key, "contradicted", "there are several different results.")
         if self._batch.status == "failed":  # the provider rejected the whole batch, and bills nothing
-            await self._ledger.release(parse_custom_id(name), any_writer=True)
-            return build_unanswered_request(self._note, name, "failed", self._batch.problem)
-        return build_unanswered_request(self._note, name, "missing", f"batch {self._batch.id} has no result for it.")
+            await self._ledger.release(key, any_writer=True)
+            return UnansweredRequest(key, "failed", self._batch.problem)
+        return UnansweredRequest(key, "missing", f"batch {self._batch.id} has no result for it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +174,6 @@ class ExpectedReply:
 
 
 def _read_expected_replies(path: Path) -> dict[str, ExpectedReply]:
-    """Return how to parse the reply to each request of a shard, by custom id."""
     with path.open("rb") as file:
         lines = (parse_json_object(line) for line in file)
         return {line["custom_id"]: _expect_reply(line["body"]) for line in lines}

@@ -22,13 +22,13 @@ from eclose.calls.batches.files import (
     BatchShardNote,
     BatchShardState,
     format_custom_id,
+    parse_custom_id,
 )
 from eclose.calls.batches.provider import BatchProvider, ProviderBatch
 from eclose.calls.batches.results import (
     BatchLedgerWriter,
     CollectedBatches,
     UnansweredRequest,
-    build_unanswered_request,
     chunk_for_ledger,
 )
 from eclose.calls.budget import BudgetSpent
@@ -42,7 +42,6 @@ from eclose.errors import SettingError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
-    from types import TracebackType
 
     from eclose.calls.budget import RunBudget
     from eclose.calls.http.endpoint import ModelRoute
@@ -136,9 +135,7 @@ class ModelBatches:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         try:
             await self._provider.aclose()
         finally:
@@ -191,7 +188,6 @@ class ModelBatches:
     async def _add_new(
         self, chunk: list[tuple[str, Request]], submission: _Submission, budget: RunBudget | None
     ) -> None:
-        """Add the new requests of a chunk to the shard, and send the shard when it is full."""
         keys = [compute_call_key(self._route.name, request) for _, request in chunk]
         replies = await asyncio.gather(*(self._ledger.find_reply(key) for key in keys))
         for (record_id, request), key, settled in zip(chunk, keys, replies, strict=True):
@@ -210,7 +206,7 @@ class ModelBatches:
         limits, size = self._settings, len(line.line)
         if size > limits.bytes:
             problem = f"the request has {size:,} bytes, and a batch at most {limits.bytes:,}."
-            refused = UnansweredRequest(line.intent.key, (line.intent.record_id,), "too_large", problem)
+            refused = UnansweredRequest(line.intent.key, "too_large", problem)
             submission.counts.refused.append(refused)
             return
         if len(submission.shard.lines) == limits.requests or submission.shard.size + size > limits.bytes:
@@ -253,7 +249,6 @@ class ModelBatches:
         self._folder.save(note)
 
     def _drop_unsent(self, unsent: list[BatchShardNote]) -> None:
-        """Delete shards that were never sent; their current requests are in new shards."""
         for note in unsent:
             current = self._folder.find(note.shard)
             if current is not None and current.state is BatchShardState.WRITTEN:
@@ -294,11 +289,10 @@ class ModelBatches:
             await asyncio.sleep(min(self._settings.poll, remaining))
         for note in self._folder.notes():
             if note.state is BatchShardState.WRITTEN:
-                collected.unanswered += [build_unanswered_request(note, name, "unsent") for name in note.records]
+                collected.unanswered += [UnansweredRequest(parse_custom_id(name), "unsent") for name in note.records]
         return collected
 
     async def _poll(self, collected: CollectedBatches) -> None:
-        """Collect the finished batches, and count the requests of the others."""
         # Counted anew at every poll, unlike the other counts, which each batch changes once.
         collected.under_way = 0
         for note in self._folder.notes():
@@ -312,7 +306,8 @@ class ModelBatches:
                 collected.under_way += len(note.records)
 
     async def _settle(self, note: BatchShardNote, batch: ProviderBatch, collected: CollectedBatches) -> None:
-        downloads = [(path, await self._provider.download(file_id, path)) for path, file_id in self._files(note, batch)]
+        paths = [(self._folder.results(note, kind), file_id) for kind, file_id in batch.files]
+        downloaded = [path for path, file_id in paths if await self._provider.download(file_id, path)]
         settlement = BatchLedgerWriter(
             note=note,
             batch=batch,
@@ -321,21 +316,17 @@ class ModelBatches:
             secret=self._route.key,
             dialect=self._dialect,
         )
-        await settlement.run(self._folder.requests(note), [path for path, exists in downloads if exists], collected)
+        await settlement.run(self._folder.requests(note), downloaded, collected)
         self._dialect = settlement.dialect
         # Last, after all replies are in the ledger: a process killed before collects this batch again, which changes
         # nothing.
         note.state, note.dialect = BatchShardState.COLLECTED, asdict(self._dialect)
         self._folder.save(note)
 
-    def _files(self, note: BatchShardNote, batch: ProviderBatch) -> list[tuple[Path, str]]:
-        return [(self._folder.results(note, kind), file_id) for kind, file_id in batch.files]
-
 
 async def _chunk_requests(
     requests: Iterable[tuple[str, Request]] | AsyncIterable[list[tuple[str, Request]]],
 ) -> AsyncIterator[list[tuple[str, Request]]]:
-    """Yield the requests in lists of the size that is looked up in the ledger together."""
     if isinstance(requests, AsyncIterable):
         async for group in requests:
             for chunk in chunk_for_ledger(group):
@@ -346,8 +337,6 @@ async def _chunk_requests(
 
 
 class _Submission:
-    """State of one submission."""
-
     def __init__(self, listed: list[ProviderBatch], intended: set[str], under_way: set[str]) -> None:
         self.counts = SubmittedBatches()
         self.shard = BatchShard()

@@ -30,7 +30,6 @@ from eclose.calls.run import (
     RunOptions,
     RunResult,
     begin_model_run,
-    bind_jobs,
     find_finished_run,
     find_model_price,
     finish_model_run,
@@ -38,7 +37,7 @@ from eclose.calls.run import (
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:
-    from eclose.calls.model import ChatModel
+    from eclose.calls.model import RunModel
     from eclose.files.manifest import Manifest
 
 RunFactory: TypeAlias = Callable[[], Awaitable[ModelRun[Any]]]
@@ -92,7 +91,7 @@ async def work_on_shard(
     total = RateLimitShare(calls.concurrency, calls.requests_per_minute, calls.tokens_per_minute)
     async with AsyncExitStack() as stack:
         ledger = await stack.enter_async_context(Ledger.open(ledger_url, run=work_id))
-        models: dict[str, ChatModel] = {}
+        models: dict[str, RunModel] = {}
         for ref in index_models_by_name(run.model_refs).values():
             sender = await stack.enter_async_context(ref.open(deadline=calls.deadline, concurrency=calls.concurrency))
             connection = await connect_model(sender, ledger, calls, price=find_model_price(ref, calls))
@@ -101,8 +100,14 @@ async def work_on_shard(
             models[ref.name] = connection.model
         with run.open_records() as records:
             run.stage.refuse_changed_inputs()
-            jobs = bind_jobs(run, [models[ref.name] for ref in run.model_refs])
-            runner = JobRunner[Any](ledger, jobs, run.record_id, workers=calls.workers, in_shard=shard.contains)
+            runner = JobRunner[Any](
+                ledger,
+                run.jobs,
+                run.record_id,
+                models=[models[ref.name] for ref in run.model_refs],
+                workers=calls.workers,
+                in_shard=shard.contains,
+            )
             stop.listen(runner.stop)
             await runner.run(records)
     return runner.progress.received

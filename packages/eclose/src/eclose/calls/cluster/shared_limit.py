@@ -11,7 +11,7 @@ import secrets
 from contextlib import asynccontextmanager, suppress
 from dataclasses import astuple, dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import text
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import Connection
+
+    from eclose.calls.rate_limit import AdaptiveLimiter
 
 LEASE_SECONDS = 15.0
 """Seconds for which a worker keeps its share without renewing it."""
@@ -63,17 +65,6 @@ class RateLimitShare:
     tokens_per_minute: int | None = None
 
 
-class ResizableLimiter(Protocol):
-    """A limiter whose bounds can be changed while requests are in flight."""
-
-    in_flight: int
-    """Number of requests in flight."""
-
-    def bound(self, *, ceiling: int, requests_per_minute: int | None, tokens_per_minute: int | None) -> None:
-        """Change the bounds; a ceiling of 0 stops all sending."""
-        ...
-
-
 class RateLimitDivision(NamedTuple):
     """Share of one worker after a division of the limit."""
 
@@ -102,7 +93,7 @@ def divide_rate_limit(
 
 @asynccontextmanager
 async def share_rate_limit(
-    limiter: ResizableLimiter,
+    limiter: AdaptiveLimiter,
     total: RateLimitShare,
     where: Path | str,
     *,
@@ -131,11 +122,9 @@ async def share_rate_limit(
 
 
 class _Worker:
-    """One worker, from joining to leaving."""
-
     def __init__(
         self,
-        limiter: ResizableLimiter,
+        limiter: AdaptiveLimiter,
         total: RateLimitShare,
         where: Path | str,
         *,
@@ -201,7 +190,6 @@ class _Worker:
         )
 
     async def _renew(self) -> bool:
-        """Renew the lease, and return whether this worker has its equal part."""
         started = _time()
         # The granted share may be in use until it is withdrawn, and requests in flight cannot be withdrawn.
         using = replace(self._granted, ceiling=max(self._granted.ceiling, self._limiter.in_flight))

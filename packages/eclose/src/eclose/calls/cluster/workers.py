@@ -210,7 +210,6 @@ class _WorkerPool(Generic[T]):
         return self._ray.remote(_Worker).options(**placement, max_restarts=0, max_concurrency=2).remote(os.getcwd())
 
     def _assign(self, worker: Any) -> None:
-        """Give a worker the next shard, or end it where there is none."""
         if self._waiting and self._error is None:
             shard = self._waiting.popleft()
             self._running[worker.run.remote(self._work, shard)] = worker, shard
@@ -241,7 +240,6 @@ class _WorkerPool(Generic[T]):
         self._assign(worker)
 
     def _record_death(self, shard: RecordShard, death: Exception) -> None:
-        """Queue the shard of a dead worker again, unless it has caused too many deaths."""
         self._deaths[shard] += 1
         restart = self._deaths[shard] <= self._settings.restarts
         (self._waiting if restart else self._abandoned).append(shard)
@@ -288,7 +286,7 @@ def connect_to_ray(settings: RaySettings) -> Iterator[Any]:
 
 
 def _set_environment(settings: RaySettings) -> None:
-    """Set the variables that Ray reads when it is imported, and every process that it starts."""
+    # Ray reads these when it is imported, and every process that it starts.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if settings.address is None:
         # The switch that keeps Ray on loopback on macOS and Windows. Without it Ray replaces 127.0.0.1 by the machine's

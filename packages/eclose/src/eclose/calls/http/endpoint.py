@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_address
 from socket import inet_aton
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -43,11 +43,12 @@ from eclose.files.json_reader import parse_json_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     from eclose.calls.http.providers import ModelProvider
     from eclose.calls.model import Reply, Request
 
+CALL_SECONDS = 120.0
+"""Default deadline of a call, from the first byte sent to the last byte received."""
 _NO_KEY = "none"
 """Sent where there is no key: some servers demand a key and take any."""
 
@@ -186,7 +187,6 @@ def _server(name: str | None) -> str | None:
 
 
 def _add_key(route: ModelRoute, variable: str | None, environ: Mapping[str, str], *, keyless: bool) -> ModelRoute:
-    """Return the route with its key from the environment; raise where a provider's key is missing."""
     service = route.service
     key_variable = variable if service is None else service.key_variable
     key = read_key(environ, key_variable) if key_variable else ""
@@ -239,31 +239,18 @@ def _link_local(host: str) -> bool:
     return (mapped or address).is_link_local
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointLimits:
-    """Limits of one call."""
-
-    deadline: float = 120.0
-    """Seconds for a call, from the first byte sent to the last byte received."""
-    largest_reply: int = LARGEST_BODY
-    """Largest size of a body in bytes after decompression."""
-
-    def __post_init__(self) -> None:
-        """Refuse limits that are not positive."""
-        if not (self.deadline > 0 and self.largest_reply >= 1):
-            raise SettingError("deadline and largest_reply must be positive.")
-
-
 class Endpoint:
-    """A ``ChatModel`` behind HTTP. Use it in an ``async with``, or call ``aclose``."""
+    """A ``ChatModel`` behind HTTP. Use it in an ``async with``."""
 
-    def __init__(self, route: ModelRoute, settings: EndpointLimits | None = None) -> None:
+    def __init__(self, route: ModelRoute, *, deadline: float = CALL_SECONDS, largest_reply: int = LARGEST_BODY) -> None:
         if not route.model:
             raise SettingError(f"{route.base_url}: no model is named. Name one of the models of this server.")
+        if deadline <= 0:
+            raise SettingError("deadline must be positive.")
         self._route = route
-        self._settings = settings or EndpointLimits()
+        self._deadline = deadline
         self._dialect = route.dialect
-        self._client = route.open_client(self._settings.largest_reply)
+        self._client = route.open_client(largest_reply)
         self.name = route.name
         """Name of the model in records and call keys."""
 
@@ -275,13 +262,7 @@ class Endpoint:
         """Return this endpoint; nothing is sent yet."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close all connections."""
+    async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
     async def complete(self, request: Request) -> Reply:
@@ -292,10 +273,10 @@ class Endpoint:
             problem = f"{self._route.provider} reports no log-probabilities. Use another provider or your own server."
             raise CallFailure(CallFailureKind.DENIED, problem, unpaid=True)
         try:
-            async with asyncio.timeout(self._settings.deadline):
+            async with asyncio.timeout(self._deadline):
                 outcome = await self._send(request)
         except TimeoutError:
-            outcome = CallFailure(CallFailureKind.TIMEOUT, f"no complete reply within {self._settings.deadline:g} s.")
+            outcome = CallFailure(CallFailureKind.TIMEOUT, f"no complete reply within {self._deadline:g} s.")
         if isinstance(outcome, CallFailure):
             # "from None" drops the client's error, which holds the request and with it the key.
             raise outcome from None
@@ -306,7 +287,13 @@ class Endpoint:
         while True:
             dialect = self._dialect
             by_tool = dialect.by_tool and request.schema is not None
-            response = await self._post(dialect.body(self._route.model, request))
+            response: HttpResponse | Exception
+            try:
+                response = await self._client.send(
+                    "POST", "/chat/completions", dialect.body(self._route.model, request)
+                )
+            except HTTP_ERRORS as error:
+                response = error
             outcome = parse_http_reply(response, request, by_tool=by_tool, now=time.time(), key=self._route.key)
             # Compared with the dialect that was sent: a concurrent call may have changed the present one.
             if not isinstance(outcome, CallFailure) or (learned := dialect.after(outcome)) is None:
@@ -316,28 +303,21 @@ class Endpoint:
                 learned.warn_of_omission(dialect, self.name)
             self._dialect = learned
 
-    async def _post(self, body: dict[str, Any]) -> HttpResponse | Exception:
-        try:
-            return await self._client.send("POST", "/chat/completions", body)
-        except HTTP_ERRORS as error:
-            return error
 
-
-async def open_endpoint(route: ModelRoute, settings: EndpointLimits | None = None) -> Endpoint:
+async def open_endpoint(route: ModelRoute, deadline: float = CALL_SECONDS) -> Endpoint:
     """Return the endpoint of a route; where the route names no model, ask the server for its only one."""
     if route.model:
-        return Endpoint(route, settings)
-    models = await _list_models(route, settings or EndpointLimits())
+        return Endpoint(route, deadline=deadline)
+    models = await _list_models(route, deadline)
     if len(models) != 1:
         raise SettingError(f"{route.base_url} serves {', '.join(models) or 'no model'}. Name the one you want.")
-    return Endpoint(replace(route, model=models[0]), settings)
+    return Endpoint(replace(route, model=models[0]), deadline=deadline)
 
 
-async def _list_models(route: ModelRoute, settings: EndpointLimits) -> list[str]:
-    """Return the names of the models that a server lists; raise with the reason where it lists none."""
-    async with route.open_client(settings.largest_reply) as client:
+async def _list_models(route: ModelRoute, deadline: float) -> list[str]:
+    async with route.open_client() as client:
         try:
-            async with asyncio.timeout(settings.deadline):
+            async with asyncio.timeout(deadline):
                 response = await client.send("GET", "/models")
             if response.status == 200:
                 return [str(model["id"]) for model in parse_json_object(response.body)["data"]]
@@ -345,7 +325,7 @@ async def _list_models(route: ModelRoute, settings: EndpointLimits) -> list[str]
         except HTTP_ERRORS as error:
             failure = classify_http_exception(error, client.secrets)
         except TimeoutError:
-            problem = f"no answer within {settings.deadline:g} s. Is this the address of a model server?"
+            problem = f"no answer within {deadline:g} s. Is this the address of a model server?"
             raise SettingError(f"{route.base_url}: {problem}") from None
         except (UserError, LookupError, TypeError):
             failure = CallFailure(CallFailureKind.DENIED, "the answer is not a list of models")

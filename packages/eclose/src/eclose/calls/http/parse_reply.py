@@ -96,8 +96,8 @@ class _ReplyParser:
         message: JsonObject = choice["message"]
         finish = str(choice.get("finish_reason"))
         text, logprobs = self._text_of(message), _logprobs(choice)
-        if text is not None and (masked := mask_secrets(text, self._secrets)) != text:
-            text, logprobs = masked, None  # the tokens would spell the key
+        if text is not None and any(secret in text for secret in self._secrets):
+            text, logprobs = mask_secrets(text, self._secrets), None  # the tokens would spell the key
         reason = _FINISH_REASONS.get(finish, FinishReason.OTHER)
         if self._by_tool and finish in _TOOL_FINISHES:
             reason = FinishReason.STOP  # servers end a forced tool call with any of these
@@ -208,9 +208,12 @@ def _usage(envelope: JsonObject, request: Request) -> TokenUsage:
     if type(prompt) is not int or type(completion) is not int or min(prompt, completion) < 0:
         return UNKNOWN_USAGE
     usage = TokenUsage(prompt, completion, _count_cached(usage_fields, prompt))
-    if max(prompt, completion) > _ANY_USAGE and not _possible(usage, bound_request_usage(request)):
-        _warn_of_usage()
-        return UNKNOWN_USAGE
+    if max(prompt, completion) > _ANY_USAGE:
+        # Providers add prompts and reasoning tokens, but within bounds.
+        worst = bound_request_usage(request)
+        if prompt > _ANY_USAGE + 10 * worst.prompt_tokens or completion > _ANY_USAGE + 10 * worst.completion_tokens:
+            _warn_of_usage()
+            return UNKNOWN_USAGE
     return usage
 
 
@@ -230,14 +233,6 @@ def _count_cached(usage_fields: JsonObject, prompt: int) -> int:
 
 _ANY_USAGE = 1_000_000
 """Largest token count that is accepted for any request; larger ones are compared with the worst case of the request."""
-
-
-def _possible(usage: TokenUsage, worst: TokenUsage) -> bool:
-    """Check whether figures are plausible: providers add prompts and reasoning tokens, but within bounds."""
-    return (
-        usage.prompt_tokens <= _ANY_USAGE + 10 * worst.prompt_tokens
-        and usage.completion_tokens <= _ANY_USAGE + 10 * worst.completion_tokens
-    )
 
 
 @cache

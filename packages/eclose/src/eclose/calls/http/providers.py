@@ -191,7 +191,6 @@ def _first_value(variables: tuple[str, ...], environ: Mapping[str, str]) -> tupl
 
 
 def _check_setting(model: str, setting: str, variable: str, value: str) -> str:
-    """Return the value as it stands in the base URL; raise where it could lead to another host or path."""
     if setting == "endpoint":
         # Portals show the endpoint with and without the path.
         return value.rstrip("/").removesuffix("/v1").removesuffix("/openai")

@@ -106,6 +106,9 @@ class WriterAccounting:
         """Whether the run has a cost. If not, the totals stay 0 and are not updated."""
         self._locked_in: Transaction | None = None
         """Transaction in which the totals of the run are locked, the last one of this writer."""
+        self._claims_locked_in: Transaction | None = None
+        """The same for the claims of the run."""
+        self._claims_locked_at = -inf
         self._beat_server_time = -inf
         """Time of the last heartbeat by the database's clock, in seconds."""
         self._beat_local_time = -inf
@@ -161,20 +164,12 @@ class WriterAccounting:
         now = self._beat_server_time + time.monotonic() - self._beat_local_time
         return now if now - self._observed_since >= LEASE_SECONDS else now - OUTAGE_SECONDS
 
-    def is_alive(self, connection: Connection, writer: bytes) -> bool:
-        """Return whether another writer may still get the reply to its send."""
-        parameters = {"writer": writer, "horizon": self.horizon(connection)}
-        return connection.execute(sql.WRITER_ALIVE, parameters).one_or_none() is not None
-
-    def _find_dead(self, connection: Connection, run: bytes | None = None) -> list[bytes]:
-        parameters = {"run": run or self._run, "writer": self._writer, "horizon": self.horizon(connection)}
-        return [bytes(writer) for writer in connection.execute(sql.DEAD_WRITERS, parameters).scalars()]
-
-    def bury_dead(self, connection: Connection, run: bytes | None = None) -> bool:
+    def bury_dead(self, connection: Connection) -> bool:
         """Mark the open sends of dead writers as broken off; return whether there was a dead writer."""
-        dead_writers = self._find_dead(connection, run)
+        parameters = {"run": self._run, "writer": self._writer, "horizon": self.horizon(connection)}
+        dead_writers = [bytes(writer) for writer in connection.execute(sql.DEAD_WRITERS, parameters).scalars()]
         for writer in dead_writers:
-            connection.execute(sql.BREAK_ALL, {"run": run or self._run, "dead": writer})
+            connection.execute(sql.BREAK_ALL, {"run": self._run, "dead": writer})
             connection.execute(sql.BURY_WRITER, {"dead": writer})
         return bool(dead_writers)
 
@@ -182,21 +177,26 @@ class WriterAccounting:
         self, connection: Connection, stage: bytes, record_ids: Sequence[str], worker: bytes, lease_seconds: float
     ) -> set[str]:
         """Claim records for a worker; return the ids of those that it has now."""
-        # Serialised by an advisory lock: two processes that claim the same records in different orders would deadlock.
-        if self._shared:
-            connection.execute(sql.LOCK_CLAIMS, {"lock": sql.compute_advisory_lock("claims", self._run)})
-        now = read_database_time(connection)
+        now = self._lock_claims(connection)
         parameters = {"run": self._run, "stage": stage, "worker": worker, "now": now, "expires": now + lease_seconds}
         ids = ((encode_utf8_text(record_id), record_id) for record_id in record_ids)
         return {name for raw, name in ids if connection.execute(sql.CLAIM, {**parameters, "record_id": raw}).rowcount}
 
     def give_back(self, connection: Connection, stage: bytes, record_ids: Sequence[bytes]) -> None:
         """Delete this writer's claims on records."""
-        if self._shared:
-            connection.execute(sql.LOCK_CLAIMS, {"lock": sql.compute_advisory_lock("claims", self._run)})
-        parameters = {"run": self._run, "stage": stage, "worker": self._writer}
         if record_ids:
+            self._lock_claims(connection)
+            parameters = {"run": self._run, "stage": stage, "worker": self._writer}
             connection.execute(sql.GIVE_BACK, [{**parameters, "record_id": record_id} for record_id in record_ids])
+
+    def _lock_claims(self, connection: Connection) -> float:
+        """Lock the claims of the run until the transaction ends; return the time of the lock in the database."""
+        if (transaction := connection.get_transaction()) is not self._claims_locked_in:
+            # Two processes that claim the same records in different orders would deadlock.
+            if self._shared:
+                connection.execute(sql.LOCK_CLAIMS, {"lock": sql.compute_advisory_lock("claims", self._run)})
+            self._claims_locked_in, self._claims_locked_at = transaction, read_database_time(connection)
+        return self._claims_locked_at
 
     # --- cost totals --------------------------------------------------------------------------------------------------
 
@@ -304,7 +304,8 @@ class WriterAccounting:
             return False
         for send in sends.open():
             if not send.broken and send.writer != self._writer:
-                if self.is_alive(connection, send.writer):
+                alive = {"writer": send.writer, "horizon": self.horizon(connection)}
+                if connection.execute(sql.WRITER_ALIVE, alive).one_or_none() is not None:
                     return True
                 connection.execute(sql.BREAK, {"intent": send.seq})
                 broken = sends.changed(send, broken=True)

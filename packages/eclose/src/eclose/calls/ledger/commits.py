@@ -63,14 +63,6 @@ _RESTARTING = {"57P01", "57P02", "57P03"}
 _log = logging.getLogger("eclose.ledger")
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodicJob:
-    """A job that is repeated until the committer is closed."""
-
-    job: DatabaseJob[None]
-    seconds: float
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Queued(Generic[T]):
     job: DatabaseJob[T]
@@ -93,10 +85,8 @@ class _FaultyJobError(Exception):
 class CommitJournal:
     """The latest jobs of a committer: those that a replica lacks when it takes over are run again.
 
-    Args:
-        engine: The engine of the committer.
-        read: Returns the number of the last commit that the database has; None where it is another database.
-        write: Stores the number of the current commit; returns False where its transaction has only read.
+    ``read`` returns the number of the last commit that the database has, None where it is another database. ``write``
+    stores the number of the current commit, and returns False where its transaction has only read.
     """
 
     def __init__(self, engine: Engine, read: DatabaseJob[int | None], write: Callable[[Connection, int], bool]) -> None:
@@ -158,7 +148,8 @@ class GroupCommitter:
         label: str,
         *,
         max_outage: float = 0.0,
-        beat: PeriodicJob | None = None,
+        beat: DatabaseJob[None] | None = None,
+        beat_seconds: float = inf,
         journal: CommitJournal | None = None,
     ) -> None:
         self._engine = engine
@@ -167,8 +158,10 @@ class GroupCommitter:
         self._open = True
         self._outage = _Outage(engine, label, max_outage)
         self._beat = beat
+        """A job that is repeated until the committer is closed."""
+        self._beat_seconds = beat_seconds
+        self._beat_at = time.monotonic() + beat_seconds
         self._journal = journal
-        self._beat_at = time.monotonic() + (beat.seconds if beat else 0.0)
         # A daemon thread: a heartbeat must not keep a process alive whose main thread has ended.
         self._thread = Thread(target=self._work, name=f"commits of {label}", daemon=True)
         self._thread.start()
@@ -217,8 +210,8 @@ class GroupCommitter:
             while len(batch) < _MAX_BATCH:
                 batch.append(self._queue.get_nowait())
         if self._beat is not None and self._until_beat() == 0 and self._open:
-            self._beat_at = time.monotonic() + self._beat.seconds
-            batch.insert(0, _Queued(self._beat.job, None))
+            self._beat_at = time.monotonic() + self._beat_seconds
+            batch.insert(0, _Queued(self._beat, None))
         return [queued for queued in batch if queued is not None]
 
     def _until_beat(self) -> float:

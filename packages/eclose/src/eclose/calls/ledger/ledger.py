@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.ledger import queries as sql
+from eclose.calls.ledger import rows
 from eclose.calls.ledger.accounts import (
     LEASE_SECONDS,
     CallInFlightError,
@@ -21,7 +22,7 @@ from eclose.calls.ledger.accounts import (
     WriterAccounting,
     find_last_open_send,
 )
-from eclose.calls.ledger.commits import MAX_OUTAGE_SECONDS, CommitJournal, GroupCommitter, PeriodicJob
+from eclose.calls.ledger.commits import MAX_OUTAGE_SECONDS, CommitJournal, GroupCommitter
 from eclose.calls.ledger.database import (
     WriterLock,
     describe_database_location,
@@ -33,31 +34,11 @@ from eclose.calls.ledger.database import (
     write_row,
 )
 from eclose.calls.ledger.queries import LEDGER_SCHEMA
-from eclose.calls.ledger.rows import (
-    ROW_CHECKS,
-    CallIntent,
-    LedgerReply,
-    RecordOutcome,
-    RunAccount,
-    RunUsage,
-    build_intent_row,
-    build_outcome_row,
-    build_reply_row,
-    decode_intent_row,
-    decode_outcome_row,
-    decode_reply_row,
-    decode_utf8_text,
-    describe_ledger_row,
-    encode_call_key,
-    encode_ledger_request,
-    encode_utf8_text,
-    find_database_problems,
-)
+from eclose.calls.ledger.rows import CallIntent, LedgerReply, RecordOutcome, RunAccount, RunUsage
 from eclose.errors import RecordError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-    from types import TracebackType
     from typing import Self
 
     from sqlalchemy import Connection, Row, TextClause
@@ -98,7 +79,8 @@ class Ledger:
         """Whether other processes may work on the same run at the same time (PostgreSQL)."""
         self.id = ""
         """Id of the database, which it got with its tables; empty before the ledger is entered."""
-        self._accounts = WriterAccounting(encode_utf8_text(run), self._writer, self._label, shared=self.shared)
+        self._run_id = rows.encode_utf8_text(run)
+        self._accounts = WriterAccounting(self._run_id, self._writer, self._label, shared=self.shared)
 
     @classmethod
     def open(cls, location: Path | str, *, run: str) -> Ledger:
@@ -113,8 +95,14 @@ class Ledger:
             self._lock = WriterLock(Path(self._location), f"run {self._run}")
         journal = CommitJournal(engine, self._read_commits, self._accounts.number_commit) if self.shared else None
         # A file has one writer, which needs no sign of life.
-        beat = PeriodicJob(self._accounts.beat, LEASE_SECONDS / _BEATS) if self.shared else None
-        self._commits = GroupCommitter(engine, self._label, max_outage=MAX_OUTAGE_SECONDS, beat=beat, journal=journal)
+        self._commits = GroupCommitter(
+            engine,
+            self._label,
+            max_outage=MAX_OUTAGE_SECONDS,
+            beat=self._accounts.beat if self.shared else None,
+            beat_seconds=LEASE_SECONDS / _BEATS,
+            journal=journal,
+        )
         try:
             await self._commits.run(self._join)
         except BaseException:
@@ -122,9 +110,7 @@ class Ledger:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Commit what is queued, end the lease and release the lock."""
         # Best effort: where the server is away, the lease runs out by itself.
         with suppress(UserError, asyncio.CancelledError):
@@ -168,13 +154,12 @@ class Ledger:
             CallInFlightError: Another process has the same call in flight; try again later.
             CostCapExceededError: The cap does not cover the highest cost; calls in flight may free a part of it.
         """
-        request = encode_ledger_request(intent)
         executions = 0
 
         def job(connection: Connection) -> RunAccount | None:
             nonlocal executions
             executions += 1  # the committer repeats a job after a rollback or a lost connection
-            row = build_intent_row(intent, request, self._writer, self._run)
+            row = rows.build_intent_row(intent, self._writer, self._run)
             return self._accounts.intend(connection, intent.key, row, cap, again=executions > 1)
 
         return await self._commits.run(job)
@@ -214,7 +199,7 @@ class Ledger:
         """
 
         def job(connection: Connection) -> None:
-            row = build_reply_row(reply, self._writer, self._run)
+            row = rows.build_reply_row(reply, self._writer, self._run)
 
             def add() -> bool:
                 return bool(write_row(connection, sql.ADD_REPLY, row)) or self._check_same_reply(connection, reply)
@@ -231,12 +216,12 @@ class Ledger:
 
     async def find_last_outcome(self, stages: Sequence[str], record_id: str) -> RecordOutcome | None:
         """Return the outcome of a record in the last of these stages that it has passed; None where in none."""
-        parameters = {"run": encode_utf8_text(self._run), "record_id": encode_utf8_text(record_id)}
+        parameters = {"run": self._run_id, "record_id": rows.encode_utf8_text(record_id)}
 
         def job(connection: Connection) -> RecordOutcome | None:
             for stage in reversed(stages):
                 row = connection.execute(
-                    sql.FIND_OUTCOME, {**parameters, "stage": encode_utf8_text(stage)}
+                    sql.FIND_OUTCOME, {**parameters, "stage": rows.encode_utf8_text(stage)}
                 ).one_or_none()
                 if row is not None:
                     return self._read_outcome(row)
@@ -246,20 +231,25 @@ class Ledger:
 
     async def count_outcomes(self, stage: str) -> dict[tuple[str, str | None], int]:
         """Return the number of records in a stage of this run, by kind and reason of their outcome."""
-        parameters = {"run": encode_utf8_text(self._run), "stage": encode_utf8_text(stage)}
-        rows = await self._commits.run(lambda connection: connection.execute(sql.COUNT_OUTCOMES, parameters).all())
-        return {(kind, None if reason is None else decode_utf8_text(reason)): count for kind, reason, count in rows}
+        counts = await self._commits.run(
+            lambda connection: connection.execute(
+                sql.COUNT_OUTCOMES, {"run": self._run_id, "stage": rows.encode_utf8_text(stage)}
+            ).all()
+        )
+        return {
+            (kind, None if reason is None else rows.decode_utf8_text(reason)): count for kind, reason, count in counts
+        }
 
     async def reopen_quarantined(self, stage: str) -> int:
         """Delete the outcomes of quarantined records in a stage, so that they are retried; return their number."""
-        parameters = {"run": encode_utf8_text(self._run), "stage": encode_utf8_text(stage)}
+        parameters = {"run": self._run_id, "stage": rows.encode_utf8_text(stage)}
         return await self._commits.run(
             lambda connection: connection.execute(sql.REOPEN_QUARANTINED, parameters).rowcount
         )
 
     async def read_outcomes(self, stage: str) -> AsyncIterator[RecordOutcome]:
         """Yield the outcomes of a stage of this run, in the order of record ids."""
-        parameters = {"run": encode_utf8_text(self._run), "stage": encode_utf8_text(stage)}
+        parameters = {"run": self._run_id, "stage": rows.encode_utf8_text(stage)}
         async for row in self._rows(sql.OUTCOMES, b"", parameters):
             yield self._read_outcome(row)
 
@@ -268,13 +258,13 @@ class Ledger:
 
         On a shared ledger these include the calls that other processes have in flight.
         """
-        rows = await self._commits.run(
-            lambda connection: connection.execute(sql.ORPHANS, {"run": encode_utf8_text(self._run)}).all()
+        open_rows = await self._commits.run(
+            lambda connection: connection.execute(sql.ORPHANS, {"run": self._run_id}).all()
         )
-        intents = [(row, decode_intent_row(row)) for row in rows]
+        intents = [(row, rows.decode_intent_row(row)) for row in open_rows]
         for row, intent in intents:
             if intent is None:
-                raise self._damaged(f"the intent of {describe_ledger_row(row)}")
+                raise self._damaged(f"the intent of {rows.describe_ledger_row(row)}")
         return [intent for _, intent in intents if intent is not None]
 
     async def compute_account(self) -> RunAccount:
@@ -286,20 +276,15 @@ class Ledger:
 
         return await self._commits.run(job)
 
-    async def compute_spending(self) -> tuple[int, int]:
-        """Return the cost of this run's replies, and the amount that its open sends take from the budget."""
-        account = await self.compute_account()
-        return account.spent, account.reserved + account.assumed
-
     async def list_versions(self) -> list[str]:
         """Return the versions of the program that have worked on this run."""
-        run = {"run": encode_utf8_text(self._run)}
-        rows = await self._commits.run(lambda connection: list(connection.execute(sql.VERSIONS, run).scalars()))
-        return [decode_utf8_text(version) for version in rows]
+        run = {"run": self._run_id}
+        versions = await self._commits.run(lambda connection: connection.execute(sql.VERSIONS, run).scalars().all())
+        return [rows.decode_utf8_text(version) for version in versions]
 
     async def compute_usage(self) -> RunUsage:
         """Return the usage of this run so far, over all its processes."""
-        run = {"run": encode_utf8_text(self._run)}
+        run = {"run": self._run_id}
 
         def job(connection: Connection) -> RunUsage:
             usage = RunUsage(*map(int, connection.execute(sql.USAGE, run).one()))
@@ -312,10 +297,8 @@ class Ledger:
 
         def job(connection: Connection) -> dict[str, RunUsage]:
             usage: dict[str, RunUsage] = {}
-            for stage, record_id, *amounts in connection.execute(
-                sql.USAGE_BY_RECORD, {"run": encode_utf8_text(self._run)}
-            ):
-                name = group(decode_utf8_text(stage), decode_utf8_text(record_id))
+            for stage, record_id, *amounts in connection.execute(sql.USAGE_BY_RECORD, {"run": self._run_id}):
+                name = group(rows.decode_utf8_text(stage), rows.decode_utf8_text(record_id))
                 total = usage.get(name, RunUsage(0, 0, 0, 0, 0))
                 usage[name] = RunUsage(*map(sum, zip(total, map(int, amounts), strict=True)))
             return usage
@@ -331,17 +314,17 @@ class Ledger:
         renews the lease, and a lease of 0 seconds gives the record back. The worker is this writer by default.
         """
         ids = list(dict.fromkeys(record_ids))
-        name = self._writer if worker is None else encode_utf8_text(worker)
+        name = self._writer if worker is None else rows.encode_utf8_text(worker)
         claimed = await self._get_claim_commits().run(
-            lambda connection: self._accounts.claim(connection, encode_utf8_text(stage), ids, name, lease_seconds)
+            lambda connection: self._accounts.claim(connection, rows.encode_utf8_text(stage), ids, name, lease_seconds)
         )
         return [record_id for record_id in ids if record_id in claimed]
 
     async def give_back(self, stage: str, record_ids: Iterable[str]) -> None:
         """Give back this writer's claims on records."""
-        ids = sorted(map(encode_utf8_text, record_ids))
+        ids = sorted(map(rows.encode_utf8_text, record_ids))
         await self._get_claim_commits().run_anyway(
-            lambda connection: self._accounts.give_back(connection, encode_utf8_text(stage), ids)
+            lambda connection: self._accounts.give_back(connection, rows.encode_utf8_text(stage), ids)
         )
 
     def _get_claim_commits(self) -> GroupCommitter:
@@ -357,24 +340,26 @@ class Ledger:
             )
         return self._claim_commits
 
-    async def verify(self) -> AsyncIterator[str]:
+    async def verify(self) -> AsyncIterator[rows.LedgerProblem]:
         """Yield every problem of the stored rows of all runs; keys and checksums are computed again."""
         try:
-            for problem in await self._commits.run(find_database_problems):
-                yield f"{self._label}: {problem}"
-            for name, query, is_sound in ROW_CHECKS:
+            for problem in await self._commits.run(rows.find_database_problems):
+                yield rows.LedgerProblem(f"{self._label}: {problem}")
+            for name, query, is_sound in rows.ROW_CHECKS:
                 async for row in self._rows(query, 0, {}):
                     if not is_sound(row):
-                        yield f"{self._label}: {name} {describe_ledger_row(row)} is damaged."
+                        yield rows.LedgerProblem(
+                            f"{self._label}: {name} {rows.describe_ledger_row(row)} is damaged.", row
+                        )
         except UserError as error:
-            yield str(error)
+            yield rows.LedgerProblem(str(error), unreadable=True)
 
     async def prune(self, *, calls: Iterable[str] = (), runs: Iterable[str] = ()) -> int:
         """Delete calls with all their attempts, and the outcomes of runs; return the number of rows.
 
         A deleted call is sent, and paid, again when it is needed.
         """
-        keys, names = [encode_call_key(key) for key in calls], [encode_utf8_text(run) for run in runs]
+        keys, names = [rows.encode_call_key(key) for key in calls], [rows.encode_utf8_text(run) for run in runs]
 
         def job(connection: Connection) -> int:
             deleted = [connection.execute(part, {"key": key}) for key in keys for part in sql.PRUNE_CALL]
@@ -387,16 +372,16 @@ class Ledger:
         return await self._commits.run(job)
 
     def _find(self, connection: Connection, key: str) -> LedgerReply | None:
-        row = find_row(connection, sql.FIND_REPLY, {"key": encode_call_key(key)})
+        row = find_row(connection, sql.FIND_REPLY, {"key": rows.encode_call_key(key)})
         if row is None:
             return None
-        if (reply := decode_reply_row(row)) is None:
+        if (reply := rows.decode_reply_row(row)) is None:
             raise self._damaged(f"the reply to {key}")
         return reply
 
     def _read_outcome(self, row: Row[Any]) -> RecordOutcome:
-        if (outcome := decode_outcome_row(row)) is None:
-            raise self._damaged(f"the outcome of {describe_ledger_row(row)}")
+        if (outcome := rows.decode_outcome_row(row)) is None:
+            raise self._damaged(f"the outcome of {rows.describe_ledger_row(row)}")
         return outcome
 
     def _check_same_reply(self, connection: Connection, reply: LedgerReply) -> bool:
@@ -409,10 +394,10 @@ class Ledger:
         return False
 
     def _conclude(self, connection: Connection, outcome: RecordOutcome) -> None:
-        row = build_outcome_row(outcome, self._run)
+        row = rows.build_outcome_row(outcome, self._run)
         if write_row(connection, sql.ADD_OUTCOME, row):
             return
-        stored = decode_outcome_row(connection.execute(sql.FIND_OUTCOME, row).one())
+        stored = rows.decode_outcome_row(connection.execute(sql.FIND_OUTCOME, row).one())
         if stored != outcome:
             before = "damaged" if stored is None else stored.kind
             problem = f"is {before} in stage {outcome.stage} already, and now {outcome.kind} with other content."
@@ -436,5 +421,4 @@ class Ledger:
 
 
 def _after(position: Any) -> Any:
-    """Return the smallest position after this one: a number, or the bytes of a record id."""
     return position + 1 if isinstance(position, int) else position + b"\0"

@@ -122,16 +122,11 @@ def decode_call_key(digest: bytes) -> str:
     return _TAG + digest.hex()
 
 
-def encode_ledger_request(intent: CallIntent) -> bytes:
-    """Return the canonical bytes of a request; raise ValueError where they do not match the key."""
-    raw = canonical_bytes(intent.request) if intent.spelled is None else intent.spelled
-    if hashlib.sha256(raw).digest() != encode_call_key(intent.key):
+def build_intent_row(intent: CallIntent, writer: bytes, run: str) -> dict[str, Any]:
+    """Return the columns of an intent, and of its call; raise ValueError where the request does not match the key."""
+    request = canonical_bytes(intent.request) if intent.spelled is None else intent.spelled
+    if hashlib.sha256(request).digest() != encode_call_key(intent.key):
         raise ValueError(f"{intent.key} is not the content hash of its request")
-    return raw
-
-
-def build_intent_row(intent: CallIntent, request: bytes, writer: bytes, run: str) -> dict[str, Any]:
-    """Return the columns of an intent, and of its call."""
     return {
         "request": _compress(request),
         "key": encode_call_key(intent.key),
@@ -256,6 +251,17 @@ ROW_CHECKS: tuple[tuple[str, PagedQuery, Callable[[Row[Any]], bool]], ...] = (
     ("the reply to", _REPLIES, lambda row: decode_reply_row(row) is not None and row.intended is not None),
     ("the outcome of", _ALL_OUTCOMES, lambda row: decode_outcome_row(row) is not None),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerProblem:
+    """A problem of a stored row, or of the database itself."""
+
+    message: str
+    row: Row[Any] | None = None
+    """The damaged row; None for a problem of the database."""
+    unreadable: bool = False
+    """Whether the rows after this one could not be read."""
 
 
 def find_database_problems(connection: Connection) -> list[str]:

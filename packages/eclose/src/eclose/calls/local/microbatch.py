@@ -9,7 +9,7 @@ import asyncio
 import threading
 from contextlib import asynccontextmanager, suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.calls.http.failures import CallFailure, CallFailureKind
 from eclose.calls.local.chat_template import PromptTooLongError
@@ -17,6 +17,7 @@ from eclose.calls.local.chat_template import PromptTooLongError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from eclose.calls.local.vllm_model import VllmModel
     from eclose.calls.model import LocalBatchModel, Reply, Request
 
 BATCH_LINGER_SECONDS = 0.05
@@ -33,15 +34,11 @@ class MicrobatchModel:
 
     def __init__(self, model: LocalBatchModel, name: str, batch_size: int) -> None:
         self._model = model
-        self._name = name
+        self.name = name
+        """Name of the model in records and call keys."""
         self._batch_size = batch_size
         self._queue: list[_PendingRequest] = []
         self._arrived = asyncio.Event()
-
-    @property
-    def name(self) -> str:
-        """Name of the model in records and call keys."""
-        return self._name
 
     async def complete(self, request: Request) -> Reply:
         """Queue the request and return its reply once the batch with it is finished."""
@@ -97,36 +94,15 @@ def _describe_too_long(error: PromptTooLongError) -> CallFailure:
     return CallFailure(CallFailureKind.TOO_LONG, problem, unpaid=True)
 
 
-class StepwiseEngine(Protocol):
-    """An engine that batches continuously: a request joins those under way, and leaves when it is finished."""
-
-    @property
-    def name(self) -> str:
-        """Name of the model."""
-        ...
-
-    def feed(self, key: int, request: Request) -> None:
-        """Add a request."""
-        ...
-
-    def step(self) -> list[tuple[int, Reply]]:
-        """Compute the next tokens of all requests; return the replies that are finished."""
-        ...
-
-
 class ContinuousModel:
     """A ``ChatModel`` over an engine that runs in a thread; see :func:`open_continuous`."""
 
-    def __init__(self, engine: StepwiseEngine, name: str) -> None:
+    def __init__(self, engine: VllmModel, name: str) -> None:
         self._engine = engine
-        self._name = name
+        self.name = name
+        """Name of the model in records and call keys."""
         self._arrived: SimpleQueue[_PendingRequest | None] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
-
-    @property
-    def name(self) -> str:
-        """Name of the model in records and call keys."""
-        return self._name
 
     async def complete(self, request: Request) -> Reply:
         """Give the request to the engine and return its reply."""
@@ -175,8 +151,8 @@ def _answer(pending: _PendingRequest, reply: Reply) -> None:
 
 
 @asynccontextmanager
-async def open_continuous(engine: StepwiseEngine, *, name: str | None = None) -> AsyncIterator[ContinuousModel]:
-    """Open a ``ChatModel`` over an engine that batches continuously."""
+async def open_continuous(engine: VllmModel, *, name: str | None = None) -> AsyncIterator[ContinuousModel]:
+    """Open a ``ChatModel`` over an engine that batches continuously: a request joins those under way."""
     model = ContinuousModel(engine, name or engine.name)
     thread = threading.Thread(target=model.answer_requests, daemon=True)
     thread.start()

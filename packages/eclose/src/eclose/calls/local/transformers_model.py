@@ -94,8 +94,6 @@ class SharedBaseModel:
 
 @dataclass(frozen=True)
 class _Prompt:
-    """A request in tokens, with its index among the requests."""
-
     index: int
     ids: list[int]
     max_new: int

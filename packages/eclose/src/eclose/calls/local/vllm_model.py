@@ -132,7 +132,6 @@ class VllmModel:
         ]
 
     def _prepare(self, requests: Sequence[Request]) -> tuple[list[list[int]], list[Any]]:
-        """Return prompts in tokens, and how each is sampled."""
         prompts = [tokenize_prompt(self.tokenizer, request) for request in requests]
         limits = limit_new_tokens(prompts, requests, self.context)
         sampling = []

@@ -59,10 +59,7 @@ def name_weights_version(weights: str, revision: str | None, content: str) -> st
 def describe_adapter_source(backbone: str, recipe: Mapping[str, Any], name: str) -> ResponseSource:
     """Return the source of an adapter's responses.
 
-    Args:
-        backbone: Name of the model the adapter is on.
-        recipe: Content of the adapter's recipe.json; empty for an adapter that was trained with another tool.
-        name: What to call the method when there is no recipe. The seed is not known then.
+    Without a recipe, as after training with another tool, ``name`` stands for the method and the seed is not known.
     """
     if not recipe:
         return ResponseSource(backbone, name)
@@ -263,7 +260,6 @@ def leave_out_routers(config: Any, model: Any) -> None:
 
 
 def _count_outputs(module: Any) -> int | None:
-    """Return the number of outputs of a linear layer, or of a module with a matrix of weights; None for others."""
     weight = getattr(module, "weight", None)
     rows = len(weight) if weight is not None and weight.ndim == 2 else None
     return getattr(module, "out_features", rows)  # weights in 4 bits have another shape
@@ -299,17 +295,10 @@ def _nf4(name: str, config: Any, settings: Mapping[str, Any]) -> Any:
 def load_scoring_model(
     kind: Any, name: str, *, revision: str | None = None, dtype: str = "auto", device: str | None = None
 ) -> Any:
-    """Load a model that scores texts, such as a classifier, for evaluation; on the accelerator where there is one.
+    """Load a model that scores texts, of an auto class of Transformers, for evaluation.
 
-    Args:
-        kind: Auto class of Transformers, such as ``AutoModelForSequenceClassification``.
-        name: Folder or hub name.
-        revision: Commit of a hub name.
-        dtype: Precision of the weights; ``auto`` for that of the checkpoint, or a faster one on a CPU.
-        device: Device; None for the accelerator, or the CPU where there is none.
-
-    Raises:
-        UserError: The weights are not in safetensors, or some weights of the class are missing.
+    It is put on the accelerator where there is one. Raises UserError where the weights are not in safetensors, or some
+    weights of the class are missing.
     """
     import torch  # noqa: PLC0415
 
