@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.adapters import read_adapter_recipe
@@ -35,6 +34,7 @@ from eclose_train.training.switch_test import FamilySwitchScores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from eclose_train.experiment.cells import StageTask
     from eclose_train.experiment.plan import Plan
@@ -91,8 +91,8 @@ def report_experiment(
     folder: Path | str | Experiment,
     out: Path | str | None = None,
     judgments: Mapping[str, Path | str] | None = None,
-) -> ReportedExperiment:
-    """Write the report of everything that is finished in an experiment; what is missing is named in it.
+) -> tuple[ExperimentReport, list[Path]]:
+    """Write the report of everything that is finished in an experiment, and return it with its files.
 
     Args:
         folder: Folder of an experiment, or an experiment.
@@ -105,15 +105,7 @@ def report_experiment(
     """
     experiment = folder if isinstance(folder, Experiment) else load_experiment(folder)
     report = build_experiment_report(collect_results(experiment, judgments), experiment.plan.bootstrap)
-    return ReportedExperiment(report, write_experiment_report(report, out or experiment.folder / REPORT_FOLDER))
-
-
-@dataclass(frozen=True)
-class ReportedExperiment:
-    """A report and the files it was written to."""
-
-    report: ExperimentReport
-    paths: list[Path]
+    return report, write_experiment_report(report, out or experiment.folder / REPORT_FOLDER)
 
 
 def collect_results(experiment: Experiment, judgments: Mapping[str, Path | str] | None = None) -> ExperimentResults:

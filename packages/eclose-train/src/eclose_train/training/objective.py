@@ -91,6 +91,13 @@ class TrainingObjective:
     anchors: tuple[ViewKind, ...]
     terms: tuple[MarginTerm, ...]
 
+    @property
+    def sequences(self) -> int:
+        """Number of sequences that are scored for each family: 1 for SFT, 15 for E-Closure."""
+        # A response margin also compares anchors, which are scored once.
+        names = {anchor_score_name(kind) for kind in self.anchors}
+        return len(names | {name for term in self.terms for name in (term.preferred, term.dispreferred)})
+
     def scores(self, family_scores: FamilyScores) -> list[SpanScore]:
         """Return the scores of a family that this objective needs, each once."""
         names = {name for term in self.terms for name in (term.preferred, term.dispreferred)}

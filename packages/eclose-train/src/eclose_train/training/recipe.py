@@ -133,6 +133,12 @@ def name_planned_settings(recipe: TrainingRecipe) -> dict[str, Any]:
     return result_deciding_settings({name: _plain_number(value) for name, value in settings.items()})
 
 
+def resolve_planned_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a plan that decide the result of training; weights, method and seed are the cell's."""
+    planned = name_planned_settings(read_recipe(None, settings))
+    return {name: value for name, value in planned.items() if name not in ("model", "method", "seed")}
+
+
 def describe_setting_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Yield every setting that differs, with both values. A setting missing in ``before`` had its default."""
     defaults: dict[str, Any] = {}
