@@ -7,7 +7,7 @@ of two traces are equal because they are the same objects, and do not depend on 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eclose.prompts.structured import InconsistentReplyError
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from eclose.values.instance import Passage
-    from eclose_train.construction.settings import ConstructionStage
 
 # All three classes are stored in the ledger of a run: field names are part of its format.
 
@@ -73,12 +72,6 @@ class FamilyDraft:
     """Number of attempts by stage; a part that took several is a selection among them."""
     setbacks: tuple[CandidateRejection, ...] = ()
     """Setbacks of candidates that were dropped on the way."""
-
-    def add_attempts(
-        self, stage: ConstructionStage, attempts: int, setbacks: tuple[CandidateRejection, ...] = ()
-    ) -> FamilyDraft:
-        """Return the draft with the number of attempts of a stage, and the setbacks of its dropped candidates."""
-        return replace(self, attempts={**self.attempts, stage: attempts}, setbacks=(*self.setbacks, *setbacks))
 
     def family(self, provenance: FamilyProvenance) -> Family:
         """Return the complete family."""
@@ -159,26 +152,19 @@ def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | 
     evidence = (*gold.evidence[:index], edited.passage, *gold.evidence[index + 1 :])
     continuation, proof = _parse_steps(reply["steps"], evidence, before=first)
     proof = (*gold.proof[:first], *proof)
+    # A changed claim may lead to other passages. Where the steps name fewer than two, the original's support is added.
+    named = {id_ for node in proof for id_ in node.passage_ids}
+    support = named if len(named) > 1 else named.union(gold.support_ids)
     view = View(
         kind=ViewKind.EVIDENCE_CF,
         question=gold.question,
         evidence=evidence,
         trace=Trace((*gold.trace.steps[:first], *continuation.steps)),
         answer=reply["answer"].strip(),
-        support_ids=_find_support(gold, proof),
+        support_ids=tuple(passage.id for passage in gold.evidence if passage.id in support),
         proof=proof,
     )
     return EvidenceEdit(view, passage_id, first, intervention)
-
-
-def _find_support(gold: View, proof: tuple[ProofStep, ...]) -> tuple[str, ...]:
-    """Return the passages that the steps rest on; a changed claim may lead to other passages than the original's.
-
-    Where the steps name fewer than two, the original's support is added.
-    """
-    named = {id_ for node in proof for id_ in node.passage_ids}
-    support = named if len(named) > 1 else named.union(gold.support_ids)
-    return tuple(passage.id for passage in gold.evidence if passage.id in support)
 
 
 def parse_question_edit(gold: View, reply: Mapping[str, Any]) -> QuestionEdit:

@@ -260,7 +260,8 @@ async def _repeat(
     for number in range(team.settings.attempts):
         result = await attempt(number, objection)
         if isinstance(result, FamilyDraft):
-            return result.add_attempts(stage, number + 1, tuple(setbacks))
+            attempts = {**result.attempts, stage: number + 1}
+            return replace(result, attempts=attempts, setbacks=(*result.setbacks, *setbacks))
         setbacks += result
         # Objections to this attempt only: the next candidate answers these, and earlier ones were about other
         # candidates.
