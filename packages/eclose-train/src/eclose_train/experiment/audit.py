@@ -117,11 +117,6 @@ def draw_audit_questions(
 ) -> dict[Setting, tuple[str, ...]]:
     """Draw questions of each setting in the order of their hashes; a question is drawn for one backbone only.
 
-    Args:
-        available: Questions by backbone and benchmark.
-        count: Questions of each setting.
-        seed: Seed of the order.
-
     Raises:
         UserError: Settings have too few questions; all of them are named.
     """

@@ -241,11 +241,7 @@ _FILTER_KEYS = ("backbone", "method", "seed", "stage", "id")
 
 
 def filter_tasks(tasks: Sequence[StageTask], filters: Sequence[str]) -> list[StageTask]:
-    """Return the tasks that ``key=value`` filters select: any value of a key, and all keys.
-
-    Args:
-        tasks: The stages of an experiment.
-        filters: Such as ``["method=sft", "method=rm", "stage=train"]``; an id is the name of a stage's folder.
+    """Return the tasks that filters such as ``method=sft`` select: any value of a key, and all keys.
 
     Raises:
         SettingError: A key is unknown, or a value occurs in no task.

@@ -127,13 +127,15 @@ def init_experiment(plan: Path | str | Plan, out: Path | str) -> Experiment:
     Raises:
         SettingError: The plan has problems, or runs made elsewhere do not fit it; the message lists all of them.
     """
+    from eclose.calls.resolve import find_model_ref  # noqa: PLC0415
     from eclose_train.training.objective import TrainingMethod, build_objective  # noqa: PLC0415 - imports torch
     from eclose_train.training.recipe import resolve_planned_settings  # noqa: PLC0415
 
     plan = plan if isinstance(plan, Plan) else read_plan(plan)
     resolved = {
         backbone.name: ResolvedBackbone(
-            _hash_weights(plan, backbone.weights, backbone.revision),
+            # Weights count by their content, wherever they are.
+            getattr(find_model_ref(f"{plan.engine}:{backbone.weights}", revision=backbone.revision), "content"),  # noqa: B009
             resolve_planned_settings(plan.training_settings(backbone, plan.methods[0], plan.seeds[0])),
         )
         for backbone in plan.backbones
@@ -146,7 +148,11 @@ def init_experiment(plan: Path | str | Plan, out: Path | str) -> Experiment:
     experiment = Experiment(
         folder=Path(out), plan=plan, resolved=resolved, sequences=sequences, judge=judge, imports=hash_imports(plan)
     )
-    _refuse_equal_backbones(experiment)
+    # Equal backbones are refused, because their cells would share folders.
+    names: dict[str, str] = {}
+    for task in experiment.tasks:
+        if task.stage is Stage.TRAIN and names.setdefault(task.id, task.cell.backbone) != task.cell.backbone:
+            raise SettingError(f"backbones: {names[task.id]} and {task.cell.backbone} have the same settings.")
     write_experiment_plan(experiment)
     for task in experiment.tasks:
         if task.source is not None and not task.is_finished(experiment.folder):
@@ -218,18 +224,3 @@ def refuse_missing_inputs(experiment: Experiment) -> None:
     """Raise where a file of the plan is missing."""
     if experiment.missing_inputs:
         raise UserError(f"files of the plan do not exist: {'; '.join(experiment.missing_inputs)}.")
-
-
-def _hash_weights(plan: Plan, weights: str, revision: str | None) -> str:
-    from eclose.calls.resolve import find_model_ref  # noqa: PLC0415
-
-    content: str = getattr(find_model_ref(f"{plan.engine}:{weights}", revision=revision), "content")  # noqa: B009
-    return content
-
-
-def _refuse_equal_backbones(experiment: Experiment) -> None:
-    """Raise where two backbones are the same, because their cells would share folders."""
-    names: dict[str, str] = {}
-    for task in experiment.tasks:
-        if task.stage is Stage.TRAIN and names.setdefault(task.id, task.cell.backbone) != task.cell.backbone:
-            raise SettingError(f"backbones: {names[task.id]} and {task.cell.backbone} have the same settings.")

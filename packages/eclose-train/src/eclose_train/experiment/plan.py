@@ -201,9 +201,6 @@ class Plan:
 def read_plan(path: Path | str) -> Plan:
     """Read a plan from a YAML file; relative paths in it are relative to its folder.
 
-    Args:
-        path: The file.
-
     Raises:
         SettingError: The plan has problems; the message lists all of them, each with its key.
         UserError: The file cannot be read.

@@ -33,7 +33,7 @@ from eclose_train.pooling import locate_response
 from eclose_train.training.switch_test import FamilySwitchScores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from eclose_train.experiment.cells import StageTask
@@ -47,10 +47,6 @@ def read_people_labels(
 
     A verdict names its response by the id in the experiment, which ``audit sample`` writes, or by the id in the file
     of responses together with its source; the source may be left out where only one cell has the id.
-
-    Args:
-        path: File of people's verdicts.
-        judged: Responses of the experiment, with ids of the form ``STAGE/ID``.
 
     Returns:
         The judged responses, each with people's verdict, and the number of labels of responses outside the experiment.
@@ -111,9 +107,7 @@ def report_experiment(
 def collect_results(experiment: Experiment, judgments: Mapping[str, Path | str] | None = None) -> ExperimentResults:
     """Collect verdicts, answer matches, switch scores, times and recipes of the finished stages, and people's labels.
 
-    Args:
-        experiment: An experiment.
-        judgments: Files of judgments by other judges or efforts, by their names in tables.
+    ``judgments`` are files of other judges or efforts, by their names in tables.
     """
     parts = _CollectedParts(experiment)
     for task in experiment.tasks:
@@ -133,7 +127,11 @@ def collect_results(experiment: Experiment, judgments: Mapping[str, Path | str] 
         provenance=_describe_runs(experiment),
         grid=grid,
         ablation_grid=_plan_ablation_grid(experiment.plan, grid),
-        unfinished=tuple(_list_unfinished(experiment, parts)),
+        # The parts of the study without any result; grids list the missing runs of the other parts.
+        unfinished=(
+            *(["Ablations: no run is judged."] if experiment.plan.ablations and not parts.ablations else []),
+            *([] if parts.switches else ["Switch test: no run is finished."]),
+        ),
         left_out=dict(parts.left_out),
     )
     if experiment.plan.audit_labels is None:
@@ -226,14 +224,6 @@ def _plan_ablation_grid(plan: Plan, main: ExperimentGrid) -> ExperimentGrid | No
     variants = tuple(name_method(method) for method in plan.ablations)
     full = (REFERENCE_METHOD,) if REFERENCE_METHOD in main.methods else ()
     return replace(main, methods=(*variants, *full), backbones=(plan.ablation_backbone,))
-
-
-def _list_unfinished(experiment: Experiment, parts: _CollectedParts) -> Iterator[str]:
-    """Yield the parts of the study without any result; grids list the missing runs of the other parts."""
-    if experiment.plan.ablations and not parts.ablations:
-        yield "Ablations: no run is judged."
-    if not parts.switches:
-        yield "Switch test: no run is finished."
 
 
 @dataclass

@@ -66,10 +66,7 @@ class BusyError(UserError):
 def run_stage(experiment: Experiment, task: StageTask, wait: float = 0.0) -> str | None:
     """Run a stage that no other process runs; a stage that is finished by then is left as it is.
 
-    Args:
-        experiment: The experiment.
-        task: The stage; the stages that it needs are finished.
-        wait: Longest time to wait for another process that runs it, in seconds.
+    Another process that runs it is waited for as many seconds as ``wait`` says.
 
     Returns:
         The reason where the stage failed, which its folder also records; None where it is finished.

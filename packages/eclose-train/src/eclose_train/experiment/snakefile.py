@@ -136,13 +136,7 @@ def run_snakemake(
 ) -> None:
     """Run stages, with the stages that they need, on Snakemake; Ctrl+C and SIGTERM end its jobs on this machine.
 
-    Args:
-        experiment: The experiment.
-        tasks: The chosen stages.
-        result: What the run did; filled when Snakemake has ended.
-        jobs: Largest number of jobs at once; one by default, and with a profile that of the profile.
-        profile: Profile of Snakemake, which names the executor of a cluster and its settings.
-        whole: Whether all stages are chosen.
+    The result is filled when Snakemake has ended. ``whole`` says that all stages are chosen.
 
     Raises:
         UserError: Snakemake is not installed, or ended before it ran a stage.

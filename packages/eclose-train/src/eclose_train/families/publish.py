@@ -121,13 +121,7 @@ class DatasetCardState(StrEnum):
 
 
 def write_dataset_card(folder: Path, counts: CountsBySplit, files: Mapping[str, str]) -> None:
-    """Write a card into a folder.
-
-    Args:
-        folder: Folder of the families.
-        counts: Numbers of families by split and dataset.
-        files: File of each split that has families, as dataset hubs are told.
-    """
+    """Write a card into a folder, with the file of each split that has families, as dataset hubs are told."""
     with AtomicFile(folder / CARD_FILE) as file:
         file.write(render_dataset_card(counts, files).encode())
 
@@ -135,17 +129,13 @@ def write_dataset_card(folder: Path, counts: CountsBySplit, files: Mapping[str, 
 def write_run_card(folder: Path) -> None:
     """Write a card of the splits in a run's folder."""
     paths = {split.value: folder / name for split, name in SPLIT_FILES.items() if (folder / name).is_file()}
-    counts = {split: _count_families_by_dataset(path) for split, path in paths.items()}
+    counts: dict[str, Counter[str]] = {split: Counter() for split in paths}
+    for split, path in paths.items():
+        for raw in read_json_objects(path):
+            if raw.error is not None:
+                raise raw.error
+            counts[split][dataset_of_benchmark(((raw.value or {}).get("source") or {}).get("benchmark"))] += 1
     write_dataset_card(folder, counts, {split: paths[split].name for split, datasets in counts.items() if datasets})
-
-
-def _count_families_by_dataset(path: Path) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for raw in read_json_objects(path):
-        if raw.error is not None:
-            raise raw.error
-        counts[dataset_of_benchmark(((raw.value or {}).get("source") or {}).get("benchmark"))] += 1
-    return counts
 
 
 def find_dataset_card_state(folder: Path) -> DatasetCardState:
@@ -303,10 +293,12 @@ class _Tables:
             for stale in self.out.glob(f"{_TEMPORARY}*"):
                 rmtree(stale)
             # Inside the target folder, because a rename works only within one file system.
-            temporary = Path(mkdtemp(dir=self.out, prefix=_TEMPORARY))
+            temporary, tables = Path(mkdtemp(dir=self.out, prefix=_TEMPORARY)), list[Path]()
             try:
                 with self._files:
-                    tables = [table for split in splits for table in self._write_split(temporary, split, splits[split])]
+                    for split in splits:
+                        self.counts[split] = Counter()
+                        tables += write_families_parquet(temporary, split, self._read_families(split, splits[split]))
                 self._move(tables)
             finally:
                 rmtree(temporary, ignore_errors=True)
@@ -314,24 +306,18 @@ class _Tables:
             problem = f"cannot be written ({error.strerror or error})"
             raise UserError(f"{self.out}: {problem}. Choose another folder or free some space.") from error
 
-    def _write_split(self, folder: Path, split: str, path: Path) -> list[Path]:
-        self.counts[split] = Counter()
-        return write_families_parquet(folder, split, self._read_families(split, path))
-
     def _read_families(self, split: str, path: Path) -> Iterator[Family]:
         """Yield the families of a file; count all records, and quarantine unreadable ones with their error."""
         for record in scan_families(path):
             self.tally.add(record)
             if record.error is not None:
-                self._write_quarantine({"where": f"{path.name}, {record.where}", "error": str(record.error)})
+                if self._quarantine is None:
+                    self._quarantine = self._files.enter_context(AtomicFile(self.out / QUARANTINE))
+                line = {"where": f"{path.name}, {record.where}", "error": str(record.error)}
+                self._quarantine.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
             elif record.value is not None:
                 self.counts[split][dataset_of_benchmark(record.value.source.benchmark)] += 1
                 yield record.value
-
-    def _write_quarantine(self, line: Mapping[str, str]) -> None:
-        if self._quarantine is None:
-            self._quarantine = self._files.enter_context(AtomicFile(self.out / QUARANTINE))
-        self._quarantine.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
     def _move(self, tables: Iterable[Path]) -> None:
         data, quarantine = self.out / DATA, self.out / QUARANTINE

@@ -337,14 +337,21 @@ def switch_test(
     records = _score(source, systems, settings, notify, wrap)
     step = None
     if out is None:
-        rows, counts, again = _collect(records)
+        again, counter, rows = False, RecordCounter(), list[FamilySwitchScores]()
+        for record in records:
+            counter.add(record)
+            rows += [] if record.value is None else [record.value]
+        counts = counter.counts()
     else:
         # As lines, so that the same families are the same work whatever form they came in.
         path = write_family_lines(source, companion_file_path(Path(out), FAMILIES_FILE))
         # The weights are inputs, so another adapter in the same folder is other work.
         weights = (folder / ADAPTER_WEIGHTS for folder in systems.adapters)
         step = PipelineStep("switch", identity, (path, *weights), Path(out))
-        rows, counts, again = _write(step, records, force=force)
+        # The records are a generator: for a finished step it is never started, and no model is loaded.
+        manifest = step.claim(force=force)
+        counts, again = manifest.counts if manifest else step.write(records), manifest is not None
+        rows = list(read_records(step.out, FamilySwitchScores))
     if not counts.received:
         raise UserError(f"{source.name}: holds no family. Check that this is the file you meant.")
     recorded = identity | {"resamples": resamples, "seed": seed}
@@ -477,27 +484,6 @@ def _group_by_backbone(settings: SwitchSettings, folders: Mapping[Path, dict[str
         agree_on_recipe_setting("model", settings.model, recipes, same=same_weights)
         revision = agree_on_recipe_setting("revision", settings.revision, recipes)
         yield _Backbone(model, revision, members)
-
-
-def _write(
-    step: PipelineStep, records: Iterator[ReadRecord[FamilySwitchScores]], *, force: bool
-) -> tuple[list[FamilySwitchScores], RecordCounts, bool]:
-    """Write the rows and read them back; read them alone where the same step was finished before."""
-    # The records are a generator: for a finished step it is never started, and no model is loaded.
-    manifest = step.claim(force=force)
-    counts = manifest.counts if manifest else step.write(records)
-    return list(read_records(step.out, FamilySwitchScores)), counts, manifest is not None
-
-
-def _collect(
-    records: Iterator[ReadRecord[FamilySwitchScores]],
-) -> tuple[list[FamilySwitchScores], RecordCounts, bool]:
-    counter, rows = RecordCounter(), []
-    for record in records:
-        counter.add(record)
-        if record.value is not None:
-            rows.append(record.value)
-    return rows, counter.counts(), False
 
 
 def _score(

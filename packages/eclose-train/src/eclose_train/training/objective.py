@@ -143,13 +143,7 @@ _COMPARED: dict[TrainingMethod, tuple[tuple[Edge, ...], tuple[Direction, ...]]] 
 def build_objective(
     method: TrainingMethod, margin_weight: float = 1.0, hinges: Mapping[str, MarginHinge] | MarginHinge | None = None
 ) -> TrainingObjective:
-    """Build the objective of a method.
-
-    Args:
-        method: The method.
-        margin_weight: lambda, the weight of all margins together.
-        hinges: Hinge of every comparison, or by edge: "S", "T", "C", and "response" for response margins.
-    """
+    """Build the objective of a method; hinges may be given by edge: "S", "T", "C", and "response" for its margins."""
     # SFT and CF-SFT have anchors only: lambda and the hinges have no effect on them.
     if method is TrainingMethod.SFT:
         return TrainingObjective(method, (_GOLD,), ())

@@ -135,16 +135,10 @@ def score_family_switches(
     system: str = UNTUNED_METHOD,
     source: ResponseSource | None = None,
 ) -> Iterator[ReadRecord[FamilySwitchScores]]:
-    """Score families and yield their margins, in order.
+    """Score families and yield their margins, in order; records without a family are passed on unchanged.
 
-    Args:
-        families: Records of families. Records without a family are passed on unchanged.
-        model: The model, with its attention set according to ``choice``.
-        renderer: Renders families as tokens; families with a longer path are rejected.
-        choice: Scoring strategy and backend.
-        tokens_per_forward: Most tokens of a forward pass. Changes no result.
-        system: Name of the model in the rows.
-        source: Backbone, method and seed of the model.
+    The attention of the model is set according to ``choice``. Families with a longer path than the renderer's are
+    rejected. ``tokens_per_forward`` changes no result.
     """
     families = iter(families)
     while window := [_render(record, renderer) for record in islice(families, _WINDOW)]:
