@@ -230,7 +230,12 @@ def _summarise_annotator_agreement(connection: Connection) -> tuple[DecisionAgre
         rows += [report.screening.overall.eligibility, report.screening.overall.reason]
     if report.responses is not None:
         rows += report.responses.rows
-    return tuple(_agreement_line(row) for row in rows if row.n)
+    lines = []
+    for row in (row for row in rows if row.n):
+        alpha = why_alpha_undefined(row) if row.alpha.value is None else f"{row.alpha.value:.3f}"
+        raw = f"{100 * (row.raw.value or 0):.1f} %"
+        lines.append(DecisionAgreement(row.judgment, row.n, raw, alpha or "undefined"))
+    return tuple(lines)
 
 
 class DecisionAgreement(NamedTuple):
@@ -240,11 +245,6 @@ class DecisionAgreement(NamedTuple):
     n: int
     raw: str
     alpha: str
-
-
-def _agreement_line(row: AnnotatorAgreementRow) -> DecisionAgreement:
-    alpha = why_alpha_undefined(row) if row.alpha.value is None else f"{row.alpha.value:.3f}"
-    return DecisionAgreement(row.judgment, row.n, f"{100 * (row.raw.value or 0):.1f} %", alpha or "undefined")
 
 
 def _zip_export(connection: Connection, project: AnnotationProject) -> bytes:
