@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 
     from eclose.report.word_diff import MarkedText
     from eclose_train.construction.findings import FindingDisplay, FindingPartDisplay
-    from eclose_train.construction.view import (
-        FamilyDisplay,
-        PassageDisplay,
-        StepDisplay,
-        ViewDisplay,
-        ViewEditDisplay,
-    )
+    from eclose_train.construction.view import FamilyDisplay, PassageDisplay, StepDisplay, ViewDisplay, ViewEditDisplay
 
 WIDTH = 100
 """Widest line in columns; wider ones are hard to read."""

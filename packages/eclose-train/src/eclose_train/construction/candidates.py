@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
     from eclose.values.instance import Passage
 
-# All three classes are stored in the ledger of a run: field names are part of its format.
+# All classes are stored in the ledger of a run: field names are part of its format.
+
+CODE = "code"
+"""Origin of a refusal of what a constructor wrote by the code that reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +99,6 @@ class FailedSource:
     setbacks: tuple[CandidateRejection, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UnusableCandidate:
-    """A candidate that gives no view."""
-
-    reason: str
-    """Short reason from a fixed set, by which rejections are counted."""
-    detail: str
-
-
 def find_support_passage_ids(source: Instance, indices: Iterable[int]) -> tuple[str, ...]:
     """Return the ids of passages by their indices, each once, in the order of the evidence."""
     return _passage_ids(source.evidence, sorted(set(indices)))
@@ -124,7 +118,7 @@ def parse_gold_view(source: Instance, support_ids: tuple[str, ...], reply: Mappi
     )
 
 
-def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | UnusableCandidate:
+def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | CandidateRejection:
     """Return the evidence edit of one variation in a reply.
 
     The passage is edited here, and the steps before the first affected one are those of the gold trace.
@@ -136,10 +130,10 @@ def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | 
     passage, first = gold.evidence[index], reply["first"] - 1
     # Details of unusable candidates reach the constructor as objections, so their wording is part of the prompts.
     if reply["claim"] not in passage.text:
-        return UnusableCandidate("claim_not_found", f"{reply['claim']!r} does not stand in passage {index}.")
+        return CandidateRejection(CODE, "claim_not_found", f"{reply['claim']!r} does not stand in passage {index}.")
     if not 0 <= first < len(gold.trace):
         detail = f"step {first + 1} is said to be the first affected, of {len(gold.trace)}."
-        return UnusableCandidate("no_such_step", detail)
+        return CandidateRejection(CODE, "no_such_step", detail)
     intervention = PassageIntervention(
         reply["claim"],
         tuple(TextReplacement(replacement["old"], replacement["new"]) for replacement in reply["replacements"]),
@@ -147,7 +141,7 @@ def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | 
     )
     edited = edit_passage(passage, intervention.replacements, intervention.keep)
     if isinstance(edited, RefusedEdit):
-        return UnusableCandidate(edited.failures[0].problem.value, "; ".join(map(str, edited.failures)))
+        return CandidateRejection(CODE, edited.failures[0].problem.value, "; ".join(map(str, edited.failures)))
     # Exactly one passage differs, and the others are the same objects (gate H^e, appendix B.4).
     evidence = (*gold.evidence[:index], edited.passage, *gold.evidence[index + 1 :])
     continuation, proof = _parse_steps(reply["steps"], evidence, before=first)

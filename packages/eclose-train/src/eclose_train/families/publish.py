@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from shutil import rmtree
@@ -211,17 +210,8 @@ _TEMPORARY = ".making."
 """How the names of temporary folders begin; such a folder is left by a run that was killed."""
 
 
-@dataclass(frozen=True)
-class DatasetExport:
-    """Result of an export."""
-
-    manifest: Manifest
-    again: bool
-    """Whether the export had been finished before this call."""
-
-
-def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetExport:
-    """Write the families of a run's folder, or of a file, as a dataset."""
+def export_dataset(source: Path, out: Path, *, force: bool = False) -> tuple[Manifest, bool]:
+    """Write the families of a run's folder, or of a file, as a dataset; return the manifest and whether it was done."""
     splits = _find_split_files(source)
     folder = source if source.is_dir() else source.parent
     if out.resolve() == folder.resolve():
@@ -231,7 +221,7 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
         not force
         and (finished := _read_finished(out, hash_work_identity(EXPORT_STAGE, EXPORT_SETTINGS, inputs))) is not None
     ):
-        return DatasetExport(finished, again=True)
+        return finished, True
     tables = _Tables(out)
     tables.write(splits)
     files = {split: f"{DATA}/{split}-*.parquet" for split, datasets in tables.counts.items() if datasets}
@@ -240,7 +230,7 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
     manifest = Manifest(EXPORT_STAGE, EXPORT_SETTINGS, inputs, hash_files(outputs), tables.tally.counts())
     # Last: a folder without a manifest is an unfinished export.
     manifest.write(out / MANIFEST)
-    return DatasetExport(manifest, again=False)
+    return manifest, False
 
 
 def _find_split_files(source: Path) -> dict[str, Path]:
