@@ -13,10 +13,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for the helpers of studies
 
 from eclose.values.judgment import Judgment, LocalFailure, StepJudgment
 from eclose_annotate.annotations import Annotation, AnnotationSet, group_annotations
+from eclose_annotate.choices import LabelExportFormat
 from eclose_annotate.forms import AnnotationTaskKind
 from eclose_annotate.results.agreement_report import build_agreement_report
-from eclose_annotate.results.export_files import export_annotations
-from eclose_annotate.results.formats import ANNOTATIONS, LabelExportFormat
+from eclose_annotate.results.export_files import ANNOTATIONS, export_annotations
 from eclose_annotate.results.import_labels import read_label_files
 from studies.perf.result import print_result
 

@@ -8,7 +8,7 @@ from itertools import chain
 from sqlalchemy import text
 
 from eclose_annotate import queues, submissions
-from eclose_annotate.assignment.choices import ScreeningMode
+from eclose_annotate.choices import ScreeningMode
 from eclose_annotate.family_audit.material import AUDIT_MARKS
 from eclose_annotate.forms import AnnotationTaskKind
 from eclose_annotate.labelling import undo

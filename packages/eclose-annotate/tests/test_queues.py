@@ -10,7 +10,7 @@ from sqlalchemy import text
 from eclose_annotate import queues
 from eclose_annotate.adjudication import LabelOrigin
 from eclose_annotate.annotations import AWAITING_SCREENING
-from eclose_annotate.assignment.choices import ScreeningMode
+from eclose_annotate.choices import ScreeningMode
 from eclose_annotate.material_store import read_stored_material
 from eclose_annotate.read import read_annotations
 from eclose_annotate.results.agreement_report import agreement_to_json, build_agreement_report

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from eclose.values.instance import Instance, Passage
 from eclose.values.response import Response, ResponseSource, Trace
 from eclose_annotate import visible
-from eclose_annotate.assignment.choices import ScreeningMode
+from eclose_annotate.choices import ScreeningMode
 from eclose_annotate.material_store import add_questions, add_responses
 from eclose_annotate.people.people import AnnotatorPool, PersonRole
 from eclose_annotate.project import AnnotationProjectSettings, create_annotation_project

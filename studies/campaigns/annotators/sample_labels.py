@@ -17,8 +17,7 @@ from eclose.values.response import Response
 from eclose_annotate.material_store import read_stored_material
 from eclose_annotate.project import open_annotation_project
 from eclose_annotate.read import read_annotations
-from eclose_annotate.results.export_files import export_annotations
-from eclose_annotate.results.formats import VERDICTS
+from eclose_annotate.results.export_files import VERDICTS, export_annotations
 from eclose_annotate.setup import AnnotationCrew
 from eclose_world.oracle.judge import judge_by_oracle
 

@@ -49,19 +49,20 @@ _TRACE_TRIGGERS = {
 def find_adjudication_triggers(judgments: Sequence[Judgment]) -> tuple[AdjudicationTrigger, ...]:
     """Return why a response needs adjudication; empty where all agree and no judgment is inconsistent."""
     first, *others = judgments
-    triggers = {trigger for other in others for trigger in _differences(first, other)}
+    triggers: set[AdjudicationTrigger] = set()
+    for other in others:
+        if len(first.steps) != len(other.steps):
+            counts = f"{len(first.steps)} steps and {len(other.steps)} steps were judged"
+            raise ValueError(f"{first.response_id}: {counts}")
+        for step, other_step in zip(first.steps, other.steps, strict=True):
+            triggers.update(_step_differences(step, other_step))
+        triggers.update(
+            trigger for trigger, name in _TRACE_TRIGGERS.items() if first.label(name) is not other.label(name)
+        )
     # L = A = C = 1 with a wrong answer (A.3.2). In the paper, 4 of 823 adjudicated responses have this reason alone.
     if any(judgment.verdict.inconsistent for judgment in judgments):
         triggers.add(AdjudicationTrigger.INCONSISTENT)
     return tuple(trigger for trigger in AdjudicationTrigger if trigger in triggers)
-
-
-def _differences(first: Judgment, second: Judgment) -> Iterator[AdjudicationTrigger]:
-    if len(first.steps) != len(second.steps):
-        raise ValueError(f"{first.response_id}: {len(first.steps)} steps and {len(second.steps)} steps were judged")
-    for step, other in zip(first.steps, second.steps, strict=True):
-        yield from _step_differences(step, other)
-    yield from (trigger for trigger, name in _TRACE_TRIGGERS.items() if first.label(name) is not second.label(name))
 
 
 def _step_differences(step: StepJudgment, other: StepJudgment) -> Iterator[AdjudicationTrigger]:
@@ -112,17 +113,14 @@ def settle_judgment(
 ) -> FinalJudgment | None:
     """Return the final judgment; None while fewer than ``required`` people have finished or adjudication is pending.
 
-    An adjudicator goes through all passes, so the adjudicated judgment replaces the others entirely.
-
-    Args:
-        judgments: The annotators' judgments.
-        adjudicated: The adjudicator's judgment.
-        required: Number of people assigned to the response.
-        triggers: Reasons for adjudication; found in ``judgments`` by default.
+    An adjudicator goes through all passes, so the adjudicated judgment replaces the others entirely. Reasons for
+    adjudication are found in the annotators' judgments unless ``triggers`` names them.
     """
     if len(judgments) < required:
         return None
-    triggers = _default_triggers(judgments) if triggers is None else triggers
+    if triggers is None:
+        # Without a queue of adjudication, the label of a single annotator stands as it is.
+        triggers = find_adjudication_triggers(judgments) if len(judgments) > 1 else ()
     if not triggers:
         origin = LabelOrigin.SINGLE if len(judgments) == 1 else LabelOrigin.AGREED
         return FinalJudgment(judgments[0], origin)
@@ -134,8 +132,3 @@ def settle_judgment(
         if any(judgment.label(criterion) is not adjudicated.label(criterion) for judgment in judgments)
     }
     return FinalJudgment(adjudicated, LabelOrigin.ADJUDICATED, triggers, changed)
-
-
-def _default_triggers(judgments: Sequence[Judgment]) -> tuple[AdjudicationTrigger, ...]:
-    # Without a queue of adjudication, the label of a single annotator stands as it is.
-    return find_adjudication_triggers(judgments) if len(judgments) > 1 else ()

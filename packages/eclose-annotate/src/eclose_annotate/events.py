@@ -59,15 +59,7 @@ def current_timestamp() -> str:
 def append_audit_event(
     connection: Connection, actor: str, action: str, *, task: str | None = None, detail: Mapping[str, Any] | None = None
 ) -> AuditEventRef:
-    """Add an event in the transaction of the change it describes.
-
-    Args:
-        connection: A writing connection.
-        actor: Name of the person who causes the event.
-        action: What happened.
-        task: Id of the task concerned.
-        detail: Further facts. The log must not reveal labels.
-    """
+    """Add an event in the transaction of the change it describes. The log must not reveal labels."""
     # Updating the single head row first makes concurrent writers wait here until this transaction ends.
     event = AuditEventRef(int(connection.execute(_ADVANCE).scalar_one()), secrets.token_hex(6), current_timestamp())
     row = {"seq": event.seq, "id": event.id, "at": event.at, "actor": actor, "action": action, "task": task}

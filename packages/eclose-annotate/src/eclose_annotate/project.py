@@ -30,7 +30,7 @@ from eclose.files.atomic import AtomicFile, make_private_file, make_private_fold
 from eclose.files.jsonl import parse_dataclass
 from eclose.prompts.locked_texts import load_prompt_text
 from eclose_annotate import events
-from eclose_annotate.assignment.choices import PracticeMode, ScreeningMode
+from eclose_annotate.choices import PracticeMode, ScreeningMode
 from eclose_annotate.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose_annotate.schema import ANNOTATION_SCHEMA
 

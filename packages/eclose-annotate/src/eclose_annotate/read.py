@@ -88,17 +88,13 @@ def explain_subject_adjudication(connection: Connection, kind: AnnotationTaskKin
     """Return why a subject needs adjudication; empty where it needs none."""
     tasks = [task for task in _subject_tasks(connection, subject) if task.role is not PersonRole.ADJUDICATOR]
     if kind is AnnotationTaskKind.FAMILY:
-        return _explain_family(tasks)
+        # A family passes where all its marks are yes. Auditors who fail it for different marks agree on the decision.
+        decisions = {all(value == YES for entry in task.entries["F"] for value in entry.values()) for task in tasks}
+        return (FAMILY_TRIGGER,) if len(decisions) > 1 else ()
     if kind is AnnotationTaskKind.SCREENING:
         screenings = [screening_from_form(subject, task.person, task.entries["S"][0]) for task in tasks]
         return find_screening_disputes(screenings)
     return find_adjudication_triggers([judgment_from_form(subject, task.person, kind, task.entries) for task in tasks])
-
-
-def _explain_family(tasks: Sequence[FinishedTaskEntries]) -> tuple[str, ...]:
-    # A family passes where all its marks are yes. Auditors who fail it for different marks agree on the decision.
-    decisions = {all(value == YES for entry in task.entries["F"] for value in entry.values()) for task in tasks}
-    return (FAMILY_TRIGGER,) if len(decisions) > 1 else ()
 
 
 def read_question_outcome(connection: Connection, subject: str, required: int) -> QuestionScreening | None:
@@ -158,19 +154,14 @@ def _response_records(connection: Connection, labels: Mapping[str, str]) -> Iter
         # Always yielded: keeps a response without finished annotations in the result.
         yield unfinished
         for task in tasks.get(row.subject, ()):
-            seen_before = task.reference_seen_before or task.task in knew_reference
-            yield _annotation(unfinished, replace(task, reference_seen_before=seen_before), labels[task.person])
-
-
-def _annotation(unfinished: Annotation, task: FinishedTaskEntries, label: str) -> Annotation:
-    response_id, kind = unfinished.response_id, unfinished.kind
-    return replace(
-        unfinished,
-        annotator=label,
-        judgment=judgment_from_form(response_id, label, kind, task.entries),
-        adjudicates=task.role is PersonRole.ADJUDICATOR,
-        reference_seen_before=task.reference_seen_before,
-    )
+            label = labels[task.person]
+            yield replace(
+                unfinished,
+                annotator=label,
+                judgment=judgment_from_form(unfinished.response_id, label, unfinished.kind, task.entries),
+                adjudicates=task.role is PersonRole.ADJUDICATOR,
+                reference_seen_before=task.reference_seen_before or task.task in knew_reference,
+            )
 
 
 def _question_records(connection: Connection, labels: Mapping[str, str]) -> Iterator[ScreeningAnnotation]:

@@ -15,7 +15,7 @@ from eclose.values.response import Response
 from eclose_annotate import events, queues
 from eclose_annotate import tasks as create_tasks
 from eclose_annotate.assignment.assign import AssignmentPlan
-from eclose_annotate.assignment.choices import InvitedRole
+from eclose_annotate.choices import InvitedRole
 from eclose_annotate.forms import AnnotationTaskKind
 from eclose_annotate.labelling.sample import LabelSample, draw_label_sample
 from eclose_annotate.material_store import add_questions, add_responses

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from eclose.errors import SettingError, UserError
 from eclose_annotate.assignment.assign import AssignmentItem, assign_to_annotators
-from eclose_annotate.assignment.choices import ScreeningMode
+from eclose_annotate.choices import ScreeningMode
 from eclose_annotate.forms import AnnotationTaskKind, applicable_annotation_passes, inapplicable_form_fields
 from eclose_annotate.material_store import describe_system
 from eclose_annotate.people.people import AnnotatorPool, PersonRole
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from eclose_annotate.assignment.assign import AssignmentPlan
+    from eclose_annotate.forms import AnnotationPass
     from eclose_annotate.people.people import Person
     from eclose_annotate.project import AnnotationProjectSettings
 
@@ -117,40 +118,33 @@ def _assign(
 
 def _question_task(row: Any) -> dict[str, Any]:
     passes = applicable_annotation_passes(AnnotationTaskKind.SCREENING)
-    return _task(
-        AnnotationTaskKind.SCREENING, f"question {row.question}", row.question, None, [form.name for form in passes]
-    )
+    return _task(AnnotationTaskKind.SCREENING, f"question {row.question}", passes, question=row.question)
 
 
 def _family_task(row: Any) -> dict[str, Any]:
-    names = [form.name for form in applicable_annotation_passes(AnnotationTaskKind.FAMILY)]
-    return _task(AnnotationTaskKind.FAMILY, f"family {row.question}", None, None, names) | {"family": row.question}
+    passes = applicable_annotation_passes(AnnotationTaskKind.FAMILY)
+    return _task(AnnotationTaskKind.FAMILY, f"family {row.question}", passes, family=row.question)
 
 
 def _response_task(row: Any, kind: AnnotationTaskKind, settings: AnnotationProjectSettings) -> dict[str, Any]:
     parts = {"answered": bool(row.answered), "referenced": bool(row.referenced)}
-    names = [form.name for form in applicable_annotation_passes(kind, steps=len(json.loads(row.steps)), **parts)]
-    task = _task(kind, f"response {row.response}", row.question, row.response, names)
-    return task | {
-        "unasked": ",".join(sorted(inapplicable_form_fields(**parts))),
-        "apart": None if settings.share_questions else row.question,
-    }
+    passes = applicable_annotation_passes(kind, steps=len(json.loads(row.steps)), **parts)
+    return _task(
+        kind,
+        f"response {row.response}",
+        passes,
+        question=row.question,
+        response=row.response,
+        unasked=",".join(sorted(inapplicable_form_fields(**parts))),
+        apart=None if settings.share_questions else row.question,
+    )
 
 
 def _task(
-    kind: AnnotationTaskKind, subject: str, question: int | None, response: int | None, passes: Sequence[str]
+    kind: AnnotationTaskKind, subject: str, passes: Sequence[AnnotationPass], **columns: int | str | None
 ) -> dict[str, Any]:
-    # Columns that the kinds set differently are overridden by the callers.
-    return {
-        "kind": kind,
-        "subject": subject,
-        "question": question,
-        "response": response,
-        "family": None,
-        "passes": "".join(passes),
-        "unasked": "",
-        "apart": None,
-    }
+    empty = {"question": None, "response": None, "family": None, "unasked": "", "apart": None}
+    return {"kind": kind, "subject": subject, "passes": "".join(form.name for form in passes), **empty, **columns}
 
 
 def _insert_tasks(

@@ -7,7 +7,7 @@ from itertools import islice
 
 from eclose.files.jsonl import ReadRecord
 from eclose.values.family import FamilyFinding, PassageIntervention, TextReplacement
-from eclose_annotate.family_audit.file_names import AuditFormFormat
+from eclose_annotate.choices import AuditFormFormat
 from eclose_annotate.family_audit.forms import encode_audit_forms
 from eclose_annotate.family_audit.material import AUDIT_MARKS
 from eclose_annotate.family_audit.sample import DEVELOPMENT, TRAINING

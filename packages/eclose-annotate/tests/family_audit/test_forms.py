@@ -10,7 +10,7 @@ import pytest
 from eclose.errors import UserError
 from eclose.prompts.locked_texts import load_prompt_text
 from eclose.values.family import ViewKind
-from eclose_annotate.family_audit.file_names import AuditFormFormat
+from eclose_annotate.choices import AuditFormFormat
 from eclose_annotate.family_audit.forms import CELL_LIMIT, FilledAuditForm, encode_audit_forms, read_filled_forms
 from eclose_annotate.family_audit.material import AUDIT_MARKS, AuditorMaterial, FamilyAuditForm
 from eclose_annotate.family_audit.sample import draw_audit_sample

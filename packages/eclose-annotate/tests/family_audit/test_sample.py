@@ -8,7 +8,7 @@ import pytest
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.files.jsonl import ReadRecord, write_records
 from eclose.prompts.locked_texts import load_prompt_text
-from eclose_annotate.family_audit.file_names import AuditFormFormat
+from eclose_annotate.choices import AuditFormFormat
 from eclose_annotate.family_audit.sample import (
     ALL,
     DEVELOPMENT,

@@ -17,12 +17,12 @@ from eclose.values.judgment import Judgment, QuestionScreening
 from eclose.values.response import ResponseSource
 from eclose.values.verdict import SettledVerdict
 from eclose_annotate.annotations import Annotation, AnnotationSet, PassTime
+from eclose_annotate.choices import LabelExportFormat
 from eclose_annotate.forms import AnnotationTaskKind
 from eclose_annotate.material_store import read_stored_material
 from eclose_annotate.read import read_annotations
 from eclose_annotate.results.export_files import export_annotations
 from eclose_annotate.results.flat_tables import LABEL_COLUMNS
-from eclose_annotate.results.formats import LabelExportFormat
 from tests.results.records import L1, SOUND, annotation, grouped, grouped_questions, screening
 from tests.results.studies import study
 

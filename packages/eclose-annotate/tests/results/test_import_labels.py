@@ -15,9 +15,9 @@ from eclose.values.judgment import Criterion, LocalFailure, StepJudgment
 from eclose.values.response import Response, ResponseSource, Trace
 from eclose_annotate.adjudication import LabelOrigin
 from eclose_annotate.annotations import AnnotationSet
+from eclose_annotate.choices import LabelExportFormat
 from eclose_annotate.forms import AnnotationTaskKind
 from eclose_annotate.material_store import AnnotationMaterial
-from eclose_annotate.results.formats import LabelExportFormat
 from eclose_annotate.results.import_labels import NOT_LABELLED, read_label_files, read_run_material
 from tests.results.records import L1, SOUND, annotation, grouped, screening
 from tests.results.test_export_files import ANNOTATED, ROWS, SCREENED, write

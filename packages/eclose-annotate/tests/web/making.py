@@ -9,7 +9,7 @@ from eclose.prompts import disclosure
 from eclose.prompts.material_json import disclose_passages
 from eclose.values.response import Response, Trace
 from eclose_annotate import visible
-from eclose_annotate.assignment.choices import PracticeMode
+from eclose_annotate.choices import PracticeMode
 from eclose_annotate.family_audit.material import AuditorMaterial
 from eclose_annotate.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose_annotate.labelling.undo import OwnPass, OwnTask, ReopenedPass

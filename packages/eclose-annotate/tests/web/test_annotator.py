@@ -8,7 +8,7 @@ import re
 import pytest
 from sqlalchemy import event
 
-from eclose_annotate.assignment.choices import ScreeningMode
+from eclose_annotate.choices import ScreeningMode
 from eclose_annotate.labelling import undo
 from tests.projects import make_project, who, work_off
 from tests.web.browsing import Browser, application, hashed, with_passwords

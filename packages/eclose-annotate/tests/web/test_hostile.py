@@ -15,7 +15,7 @@ import pytest
 from eclose.prompts.material_json import DisclosedPassage, DisclosedStep
 from eclose.values.instance import Instance, Passage
 from eclose.values.response import Response, ResponseSource, Trace
-from eclose_annotate.assignment.choices import ScreeningMode
+from eclose_annotate.choices import ScreeningMode
 from eclose_annotate.family_audit.material import AuditorMaterial
 from eclose_annotate.material_store import add_questions, add_responses
 from eclose_annotate.people import people, sessions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eclose_annotate.assignment.choices import PracticeMode
+from eclose_annotate.choices import PracticeMode
 from eclose_annotate.forms import PASSES_BY_TASK_KIND
 from eclose_annotate.people.people import AnnotatorPool
 from eclose_annotate.web import practice as training

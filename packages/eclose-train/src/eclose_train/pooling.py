@@ -107,12 +107,7 @@ class ExperimentArrays:
     def arrange(
         cls, units: Sequence[ExperimentUnit], metrics: tuple[str, ...], indicators: MetricIndicators
     ) -> ExperimentArrays:
-        """Arrange indicators as arrays.
-
-        Args:
-            units: The position of each row of the indicators.
-            metrics: Names of the columns of the indicators.
-            indicators: Hits and counted cases, rows by metrics.
+        """Arrange indicators, a row for each unit and a column for each metric, as arrays.
 
         Raises:
             UserError: A method, backbone, seed and question has no row or several, so methods cannot be paired.

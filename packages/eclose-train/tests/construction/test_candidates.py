@@ -12,7 +12,7 @@ from eclose.values.family import Family, PassageIntervention, ProofStep, TextRep
 from eclose.values.family_rules import check_family
 from eclose.values.instance import Instance, Passage
 from eclose_train.construction.candidates import (
-    UnusableCandidate,
+    CandidateRejection,
     find_support_passage_ids,
     parse_evidence_edit,
     parse_gold_view,
@@ -109,7 +109,7 @@ def test_views_put_together_pass_the_gates_and_survive_being_written():
 )
 def test_a_variation_that_cannot_be_made_is_refused_with_its_reason(change, reason):
     candidate = parse_evidence_edit(GOLD, VARIATION | change)
-    assert isinstance(candidate, UnusableCandidate)
+    assert isinstance(candidate, CandidateRejection)
     assert candidate.reason == reason
     assert candidate.detail
 

@@ -102,7 +102,7 @@ def test_a_sample_is_what_annotate_init_takes(experiment, tmp_path):
 def test_labels_of_people_are_compared_with_those_of_the_judge(experiment, tmp_path):
     sample = sample_audit(experiment, tmp_path / "sample", questions=2)
     labels = label(sample, tmp_path / "labels.jsonl")
-    audit = report_audit(experiment, labels, tmp_path / "out").results
+    audit, _ = report_audit(experiment, labels, tmp_path / "out")
     judged = {row.response_id: row for row in collect_results(experiment).verdicts}
     open_traces = sum(not judged[row.id].verdict.closed for row in sample.responses)
     assert (audit.responses, audit.questions, audit.settings) == (16, 8, 4)
@@ -142,6 +142,6 @@ def test_the_report_has_the_audit_where_the_plan_names_its_labels(experiment, tm
     sample = sample_audit(experiment, tmp_path / "sample", questions=2)
     labels = label(sample, tmp_path / "labels.jsonl")
     audited = write_judged_experiment(tmp_path / "again", audit_labels=labels, bootstrap=BOOTSTRAP)
-    report = report_experiment(audited, tmp_path / "report").report
+    report, _ = report_experiment(audited, tmp_path / "report")
     assert report.audit.responses == 16
     assert "audit-methods" in (tmp_path / "report" / "experiment.tex").read_text().replace("{-}", "-")

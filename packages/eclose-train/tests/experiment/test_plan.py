@@ -14,8 +14,7 @@ from eclose.files.manifest import Manifest
 from eclose.files.outcome_counts import RecordCounts
 from eclose_train.experiment.cells import Stage
 from eclose_train.experiment.folder import init_experiment, load_experiment
-from eclose_train.experiment.forecast import TREE_SEQUENCES, HoursFit
-from eclose_train.experiment.judge_forecast import forecast_judge_cost
+from eclose_train.experiment.forecast import TREE_SEQUENCES, HoursFit, forecast_experiment, forecast_judge_cost
 from eclose_train.experiment.plan import read_plan
 from eclose_train.training.objective import TrainingMethod
 from tests.experiment.plans import plan_values, write_data, write_plan
@@ -142,7 +141,7 @@ def paper(tmp_path_factory):
 
 
 def test_the_size_of_the_papers_study(paper):
-    forecast = paper.forecast()
+    forecast = forecast_experiment(paper)
     assert forecast.adapters == 48
     assert forecast.switch_runs == 39
     assert forecast.responses == 33_774
@@ -155,7 +154,7 @@ def test_the_papers_hours_follow_from_a_line(paper):
     Ablations are left out: their printed hours pool a seed on RTX A6000 with two on H100, and all other hours of this
     backbone are of RTX A6000.
     """
-    forecast = paper.forecast()
+    forecast = forecast_experiment(paper)
     for row in forecast.training:
         if row.method in paper.plan.methods:
             assert row.fitted == pytest.approx(row.recorded, rel=0.1), row
@@ -165,7 +164,7 @@ def test_the_papers_hours_follow_from_a_line(paper):
 
 def test_hours_on_the_tree_are_those_of_its_tokens(paper):
     """A run keeps the constant part of its hours, and a family costs as many sequences as its tree has tokens."""
-    forecast = paper.forecast()
+    forecast = forecast_experiment(paper)
     for row in forecast.training:
         own = [(other.sequences, other.fitted) for other in forecast.training if other.backbone == row.backbone]
         (few, low), (many, high) = min(own), max(own)
@@ -216,13 +215,13 @@ def test_a_line_through_hours():
 
 def test_finished_runs_are_a_pilot_for_those_that_are_left(data):
     experiment = init_experiment(write_plan(data), data / "exp")
-    assert experiment.forecast().hours_left(["sft", "e_closure"]) is None
+    assert forecast_experiment(experiment).hours_left(["sft", "e_closure"]) is None
     train = next(task for task in experiment.tasks if task.stage is Stage.TRAIN)
     assert train.cell.method == "sft"
     manifest = Manifest("train", {}, {}, {}, RecordCounts(2, 2), run={"seconds": 1_800})
     train.folder(experiment.folder).mkdir(parents=True)
     manifest.write(train.result_path(experiment.folder))
-    forecast = experiment.forecast()
+    forecast = forecast_experiment(experiment)
     # One of two runs of SFT is left. E-Closure scores 15 sequences where SFT scores one, with most tokens shared.
     assert forecast.hours_left(["sft"]) == pytest.approx(0.5)
     assert forecast.hours_left(["e_closure"]) == pytest.approx(2 * 1.70 / 1.01 * 0.5)

@@ -62,7 +62,7 @@ def test_the_report_has_the_rates_of_all_cells_and_names_what_is_missing(write, 
     with pytest.raises(UserError, match="no response has a verdict"):
         report_experiment(experiment)
     run_experiment(experiment)
-    whole = report_experiment(experiment).report
+    whole, _ = report_experiment(experiment)
     assert not whole.missing
     assert not whole.left_out
     verdicts = collect_results(experiment).verdicts

@@ -13,12 +13,12 @@ from safetensors.torch import load_file
 from eclose.calls.local import weights as load_weights
 from eclose.calls.local.weights import load_adapter, load_causal_model
 from eclose.errors import SettingError, UserError
-from eclose_train.training.run import run_training
+from eclose_train.training.run import TrainingPlan
 from tests.training.test_run import lines_of, recipe_of
 
 
 def train_adapter(family_file, model_folder, out, **settings):
-    run_training(family_file, recipe_of(model_folder, lora_alpha=8, **settings), out)
+    TrainingPlan(family_file, recipe_of(model_folder, lora_alpha=8, **settings), out).run()
     losses = [line["loss"] for line in lines_of(out / "metrics.jsonl") if "loss" in line]
     return load_file(out / "adapter" / "adapter_model.safetensors"), losses
 
@@ -58,7 +58,7 @@ def test_rslora_scales_by_the_root_of_the_rank(family_file, model_folder, tmp_pa
     _, losses = train_adapter(family_file, model_folder, tmp_path / "run", use_rslora=True)
     # alpha / sqrt(4) = 4 for alpha 8; plain LoRA reaches the same factor with alpha 16.
     recipe = recipe_of(model_folder, lora_alpha=16)
-    run_training(family_file, recipe, tmp_path / "plain")
+    TrainingPlan(family_file, recipe, tmp_path / "plain").run()
     assert losses == [line["loss"] for line in lines_of(tmp_path / "plain" / "metrics.jsonl") if "loss" in line]
     config = json.loads((tmp_path / "run" / "adapter" / "adapter_config.json").read_text())
     assert (config["use_rslora"], config["use_dora"]) == (True, False)
@@ -75,9 +75,9 @@ def test_settings_of_an_adapter_need_one(model_folder, name):
 @pytest.mark.slow
 def test_the_kind_of_adapter_decides_the_result(family_file, model_folder, tmp_path):
     out = tmp_path / "run"
-    run_training(family_file, recipe_of(model_folder, method="sft", max_steps=1), out)
+    TrainingPlan(family_file, recipe_of(model_folder, method="sft", max_steps=1), out).run()
     with pytest.raises(UserError, match=r"other settings: use_dora = false before, true now"):
-        run_training(family_file, recipe_of(model_folder, method="sft", max_steps=1, use_dora=True), out)
+        TrainingPlan(family_file, recipe_of(model_folder, method="sft", max_steps=1, use_dora=True), out).run()
 
 
 # ---- 4 bits ----
@@ -86,7 +86,7 @@ def test_the_kind_of_adapter_decides_the_result(family_file, model_folder, tmp_p
 @pytest.mark.skipif(find_spec("bitsandbytes") is not None, reason="bitsandbytes is installed")
 def test_without_bitsandbytes_4_bits_are_refused_at_once(family_file, model_folder, tmp_path):
     with pytest.raises(UserError, match=r"load_in_4bit needs bitsandbytes.* pip install bitsandbytes"):
-        run_training(family_file, recipe_of(model_folder, load_in_4bit=True), tmp_path / "out")
+        TrainingPlan(family_file, recipe_of(model_folder, load_in_4bit=True), tmp_path / "out").run()
     assert not (tmp_path / "out").exists()
 
 

@@ -13,7 +13,7 @@ pytest.importorskip("peft")
 from safetensors.torch import load_file
 
 from eclose_train.training.recipe import read_recipe
-from eclose_train.training.run import run_training
+from eclose_train.training.run import TrainingPlan
 from tests.forking import ForkServer
 
 RECIPE = """
@@ -82,7 +82,7 @@ def trajectory_of(out):
 @pytest.mark.slow
 def test_a_run_killed_again_and_again_ends_the_same(command, recipe, family_file, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    run_training(family_file, read_recipe(recipe, {}), whole)
+    TrainingPlan(family_file, read_recipe(recipe, {}), whole).run()
 
     # Between two checkpoints, in the middle of an epoch.
     command(broken, (broken / "checkpoint-2" / "complete.json").exists)
@@ -116,7 +116,7 @@ def test_a_run_killed_again_and_again_ends_the_same(command, recipe, family_file
 def test_a_terminated_run_saves_and_ends_the_same(command, recipe, family_file, tmp_path):
     recipe.write_text(recipe.read_text().replace("save_strategy: steps\nsave_steps: 2\n", ""))
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    run_training(family_file, read_recipe(recipe, {}), whole)
+    TrainingPlan(family_file, read_recipe(recipe, {}), whole).run()
     log = broken / "metrics.jsonl"
     output = command(broken, lambda: log.exists() and log.read_bytes().count(b"\n"), signal.SIGTERM, code=143)
     assert "asked to terminate, stopped after update" in output.splitlines()[-1]

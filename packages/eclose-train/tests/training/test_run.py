@@ -24,7 +24,7 @@ from eclose.files.manifest import hash_file, read_manifest
 from eclose.values.family import QuestionEdit
 from eclose_train.training.config import EClosureConfig
 from eclose_train.training.recipe import TrainedModelSettings, read_recipe
-from eclose_train.training.run import find_last_checkpoint, run_training
+from eclose_train.training.run import TrainingPlan, find_last_checkpoint
 from tests.training.small import short_families
 
 pytestmark = pytest.mark.torch
@@ -61,7 +61,7 @@ def done(model_folder, family_file, tmp_path_factory):
     held_out = out.parent / "held-out.jsonl"
     held_out.write_bytes(b"".join(encode_json_line(family) + b"\n" for family in short_families(8)[6:]))
     recipe = recipe_of(model_folder, num_train_epochs=2)
-    return run_training(family_file, recipe, out, held_out), out, recipe, held_out
+    return TrainingPlan(family_file, recipe, out, held_out).run(), out, recipe, held_out
 
 
 # ---- counts ----
@@ -105,7 +105,7 @@ def test_every_family_is_accounted_for(model_folder, tmp_path):
         ),
         encoding="utf-8",
     )
-    result = run_training(path, recipe_of(model_folder, max_length=400, method="sft"), tmp_path / "out")
+    result = TrainingPlan(path, recipe_of(model_folder, max_length=400, method="sft"), tmp_path / "out").run()
     counts = result.counts
     assert counts.conserved
     assert (counts.received, counts.accepted) == (9, 3)
@@ -124,16 +124,18 @@ def test_nothing_to_train_on_is_a_sentence(model_folder, tmp_path, family_file):
     path = tmp_path / "none.jsonl"
     path.write_text("{}\n")
     with pytest.raises(UserError, match=r"no family to train on \(1 received = 0 accepted"):
-        run_training(path, recipe_of(model_folder), tmp_path / "out")
+        TrainingPlan(path, recipe_of(model_folder), tmp_path / "out").run()
     with pytest.raises(UserError, match="longer than max_length 6"):
-        run_training(family_file, recipe_of(model_folder, max_length=5), tmp_path / "out")
+        TrainingPlan(family_file, recipe_of(model_folder, max_length=5), tmp_path / "out").run()
     assert not (tmp_path / "out").exists()
 
 
 def test_what_is_left_out_of_the_held_out_families_is_told_too(model_folder, family_file, tmp_path):
     held_out = tmp_path / "held-out.jsonl"
     held_out.write_bytes(encode_json_line(short_families(7)[6]) + b"\nno JSON\n")
-    result = run_training(family_file, recipe_of(model_folder, method="sft", max_steps=1), tmp_path / "out", held_out)
+    result = TrainingPlan(
+        family_file, recipe_of(model_folder, method="sft", max_steps=1), tmp_path / "out", held_out
+    ).run()
     (record,) = lines_of(tmp_path / "out" / "left_out.jsonl")
     assert record["where"] == "held-out.jsonl line 2"
     assert [record.where for record in result.left_out] == ["held-out.jsonl line 2"]
@@ -147,7 +149,7 @@ def test_a_finished_run_is_done_once(done, family_file):
     result, out, recipe, held_out = done
     assert not result.again
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
-    again = run_training(family_file, recipe, out, held_out)
+    again = TrainingPlan(family_file, recipe, out, held_out).run()
     assert again.again
     assert again.counts == result.counts
     assert again.adapter == result.adapter
@@ -169,7 +171,7 @@ def test_a_finished_run_is_done_once(done, family_file):
 def test_a_refusal_names_the_settings_that_differ(done, family_file, model_folder, settings, difference):
     _, out, _, held_out = done
     with pytest.raises(UserError) as refusal:
-        run_training(family_file, recipe_of(model_folder, num_train_epochs=2, **settings), out, held_out)
+        TrainingPlan(family_file, recipe_of(model_folder, num_train_epochs=2, **settings), out, held_out).run()
     assert str(refusal.value) == (
         f"{out}: holds a finished run with other settings: {difference}. Write to another folder, or remove this one."
     )
@@ -178,7 +180,7 @@ def test_a_refusal_names_the_settings_that_differ(done, family_file, model_folde
 def test_a_refusal_names_every_difference(done, family_file, model_folder):
     _, out, _, held_out = done
     with pytest.raises(UserError) as refusal:
-        run_training(family_file, recipe_of(model_folder, num_train_epochs=3, seed=7), out, held_out)
+        TrainingPlan(family_file, recipe_of(model_folder, num_train_epochs=3, seed=7), out, held_out).run()
     assert ": num_train_epochs = 2 before, 3 now; seed = 42 before, 7 now." in str(refusal.value)
 
 
@@ -189,23 +191,23 @@ def test_other_families_are_refused_by_name(done, family_file, tmp_path):
     with pytest.raises(
         UserError, match=r"other families or settings: families = families.jsonl \(sha256:\w{12}\) before"
     ):
-        run_training(other, recipe, out, held_out)
+        TrainingPlan(other, recipe, out, held_out).run()
     with pytest.raises(UserError, match=r"development = held-out.jsonl \(sha256:\w{12}\) before, none now"):
-        run_training(family_file, recipe, out)
+        TrainingPlan(family_file, recipe, out).run()
 
 
 def test_training_and_held_out_families_are_not_interchangeable(done, family_file):
     """Both files are the same two; which of them is trained on is another run."""
     _, out, recipe, held_out = done
     with pytest.raises(UserError, match="other families"):
-        run_training(held_out, recipe, out, family_file)
+        TrainingPlan(held_out, recipe, out, family_file).run()
 
 
 def test_files_of_one_name_are_told_apart(done, family_file, model_folder, tmp_path):
     held_out = tmp_path / "there" / family_file.name
     held_out.parent.mkdir()
     shutil.copy(done[3], held_out)
-    run_training(family_file, recipe_of(model_folder, method="sft", max_steps=1), tmp_path / "out", held_out)
+    TrainingPlan(family_file, recipe_of(model_folder, method="sft", max_steps=1), tmp_path / "out", held_out).run()
     inputs = json.loads((tmp_path / "out" / "recipe.json").read_text())["inputs"]
     assert [inputs[role]["hash"] for role in inputs] == [hash_file(family_file), hash_file(held_out)]
 
@@ -216,7 +218,7 @@ def test_settings_spelled_out_are_the_same_run(done, family_file, model_folder):
     defaults = {"seed": 42, "method": "e_closure", "bf16": False, "eval_strategy": "epoch", "warmup_steps": 0.0}
     defaults |= {"weight_decay": "0", "max_grad_norm": 1, "lr_scheduler_type": "linear", "order": "evidence_first"}
     spelled = recipe_of(model_folder, num_train_epochs=2, lora_alpha=32, revision=None, **defaults)
-    assert run_training(family_file, spelled, out, held_out).again
+    assert TrainingPlan(family_file, spelled, out, held_out).run().again
 
 
 def test_a_setting_that_a_later_library_brings_has_its_default(done, family_file, tmp_path):
@@ -229,9 +231,9 @@ def test_a_setting_that_a_later_library_brings_has_its_default(done, family_file
     del before["label_smoothing_factor"], before["num_train_epochs"]
     (out / "recipe.json").write_text(json.dumps(before))
     with pytest.raises(UserError, match="other settings: num_train_epochs = 5 before, 2 now"):
-        run_training(family_file, recipe, out, held_out)
+        TrainingPlan(family_file, recipe, out, held_out).run()
     (out / "recipe.json").write_text(json.dumps({**before, "num_train_epochs": 2}))
-    assert run_training(family_file, recipe, out, held_out).resumed_from == out / "checkpoint-6"
+    assert TrainingPlan(family_file, recipe, out, held_out).run().resumed_from == out / "checkpoint-6"
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[]", '{"model": "m"}'])
@@ -239,14 +241,14 @@ def test_a_recipe_that_cannot_be_compared_is_refused(done, family_file, tmp_path
     _, _, recipe, held_out = done
     (tmp_path / "recipe.json").write_text(text)
     with pytest.raises(UserError, match=r"recipe.json: does not name the run of this folder"):
-        run_training(family_file, recipe, tmp_path, held_out)
+        TrainingPlan(family_file, recipe, tmp_path, held_out).run()
 
 
 def test_settings_that_change_no_result_may_change(done, family_file, model_folder):
     _, out, _, held_out = done
     more = {"run_name": "x", "gradient_checkpointing": False, "save_total_limit": 3, "dataloader_num_workers": 1}
     other = recipe_of(model_folder, num_train_epochs=2, tokens_per_forward=64, logging_steps=5, processes=1, **more)
-    assert run_training(family_file, other, out, held_out).again
+    assert TrainingPlan(family_file, other, out, held_out).run().again
 
 
 def test_a_run_that_was_begun_is_not_mixed_with_another(done, family_file, model_folder, tmp_path):
@@ -255,8 +257,8 @@ def test_a_run_that_was_begun_is_not_mixed_with_another(done, family_file, model
     shutil.copytree(finished, out)
     (out / "manifest.json").unlink()
     with pytest.raises(UserError, match=r"holds a run begun with other settings: seed = 42 before, 43 now"):
-        run_training(family_file, recipe_of(model_folder, num_train_epochs=2, seed=43), out, held_out)
-    result = run_training(family_file, recipe, out, held_out)
+        TrainingPlan(family_file, recipe_of(model_folder, num_train_epochs=2, seed=43), out, held_out).run()
+    result = TrainingPlan(family_file, recipe, out, held_out).run()
     assert result.resumed_from == out / "checkpoint-6"
 
 
@@ -264,8 +266,8 @@ def test_a_mistake_leaves_nothing_behind(family_file, model_folder, tmp_path):
     """Whoever mends a setting that could not work may use the same folder."""
     out = tmp_path / "out"
     with pytest.raises(SettingError, match="no_such_layer"):
-        run_training(family_file, recipe_of(model_folder, lora_targets=["no_such_layer"]), out)
-    assert run_training(family_file, recipe_of(model_folder, method="sft", max_steps=1), out).counts.accepted == 6
+        TrainingPlan(family_file, recipe_of(model_folder, lora_targets=["no_such_layer"]), out).run()
+    assert TrainingPlan(family_file, recipe_of(model_folder, method="sft", max_steps=1), out).run().counts.accepted == 6
 
 
 # ---- going on ----
@@ -280,7 +282,7 @@ def test_a_torn_checkpoint_is_ignored(done, family_file, tmp_path):
     for name in ("optimizer.pt", "trainer_state.json", "adapter_model.safetensors"):
         (out / "checkpoint-6" / name).write_bytes(b"torn")
     assert find_last_checkpoint(out) == out / "checkpoint-3"
-    result = run_training(family_file, recipe, out, held_out)
+    result = TrainingPlan(family_file, recipe, out, held_out).run()
     assert result.resumed_from == out / "checkpoint-3"
     for part in ("adapter/adapter_model.safetensors", "checkpoint-6/adapter_model.safetensors"):
         assert (out / part).read_bytes() == (finished / part).read_bytes()
@@ -294,7 +296,7 @@ def trajectory_of(out):
 
 
 def test_the_phases_before_the_first_update_are_told(family_file, model_folder, tmp_path, capsys):
-    run_training(family_file, recipe_of(model_folder, max_steps=1), tmp_path / "run")
+    TrainingPlan(family_file, recipe_of(model_folder, max_steps=1), tmp_path / "run").run()
     phases = capsys.readouterr().err.splitlines()
     assert phases[0] == f"reading {family_file}"
     assert phases[1].startswith("families: 6 received = 6 accepted")
@@ -325,7 +327,7 @@ def test_old_checkpoints_go_only_when_the_new_one_is_whole(family_file, model_fo
 
     monkeypatch.setattr(shutil, "rmtree", watched)
     recipe = recipe_of(model_folder, save_strategy="steps", save_steps=1, save_total_limit=1, method="sft")
-    run_training(family_file, recipe, tmp_path / "out")
+    TrainingPlan(family_file, recipe, tmp_path / "out").run()
     assert existing == [("checkpoint-1", "checkpoint-2"), ("checkpoint-2", "checkpoint-3")]
     remaining = json.loads((tmp_path / "out" / "checkpoint-3" / "training_args.json").read_text())
     assert remaining["save_total_limit"] == 1
@@ -395,7 +397,9 @@ def test_an_adapter_says_what_it_was_trained_on(done, model_folder, family_file)
 
 def test_the_pinned_revision_is_in_the_adapter(family_file, model_folder, tmp_path):
     commit = "0123456789abcdef0123456789abcdef01234567"
-    run_training(family_file, recipe_of(model_folder, method="sft", max_steps=1, revision=commit), tmp_path / "out")
+    TrainingPlan(
+        family_file, recipe_of(model_folder, method="sft", max_steps=1, revision=commit), tmp_path / "out"
+    ).run()
     adapter = tmp_path / "out" / "adapter"
     config = json.loads((adapter / "adapter_config.json").read_text())
     assert (config["revision"], config["r"]) == (commit, 4)
@@ -420,7 +424,7 @@ def test_the_manifest_says_what_the_run_took(done, family_file, tmp_path):
         (out / name).unlink()
     killed = {**session, "seconds": 1000.0, "ended": False, "processes": 4}
     (out / "sessions.json").write_text(json.dumps([killed]))
-    run_training(family_file, recipe, out, held_out)
+    TrainingPlan(family_file, recipe, out, held_out).run()
     took = read_manifest(out / "manifest.json").run
     assert [row["ended"] for row in took["sessions"]] == [False, True]
     assert (took["sessions"][1]["first_update"], took["sessions"][1]["last_update"]) == (3, 6)
@@ -443,7 +447,7 @@ def test_a_resumed_run_keeps_the_precision_that_a_stopwatch_chose(done, family_f
 
     monkeypatch.setattr("eclose_train.training.run.load_causal_model", load)
     with pytest.raises(UserError, match="loaded"):
-        run_training(family_file, recipe, out, held_out)
+        TrainingPlan(family_file, recipe, out, held_out).run()
     assert loaded == ["bfloat16"]
 
 
@@ -509,13 +513,13 @@ def test_responses_of_an_adapter_trained_at_defaults_know_method_and_seed(done, 
 
 def test_secrets_are_not_written_down(family_file, model_folder, tmp_path):
     out = tmp_path / "out"
-    run_training(family_file, recipe_of(model_folder, method="sft", max_steps=1, hub_token="hf_secret"), out)
+    TrainingPlan(family_file, recipe_of(model_folder, method="sft", max_steps=1, hub_token="hf_secret"), out).run()
     assert [path for path in out.rglob("*") if path.is_file() and b"hf_secret" in path.read_bytes()] == []
 
 
 def test_all_weights_can_be_trained(family_file, model_folder, tmp_path):
     out = tmp_path / "out"
-    run_training(family_file, recipe_of(model_folder, method="sft", lora_rank=0, max_steps=1), out)
+    TrainingPlan(family_file, recipe_of(model_folder, method="sft", lora_rank=0, max_steps=1), out).run()
     assert load_causal_model(str(out / "adapter")).config.model_type == "llama"
     assert read_manifest(out / "manifest.json").outputs["model.safetensors"].startswith("sha256:")
     assert (
@@ -528,10 +532,10 @@ def test_all_weights_can_be_trained(family_file, model_folder, tmp_path):
 
 def test_evaluation_needs_families(family_file, model_folder, tmp_path):
     with pytest.raises(UserError, match=r"eval_strategy = 'epoch'.*--development"):
-        run_training(family_file, recipe_of(model_folder, eval_strategy="epoch"), tmp_path / "out")
+        TrainingPlan(family_file, recipe_of(model_folder, eval_strategy="epoch"), tmp_path / "out").run()
 
 
 def test_the_best_checkpoint_may_be_asked_for(done, family_file, model_folder, tmp_path):
     recipe = recipe_of(model_folder, method="sft", load_best_model_at_end=True, metric_for_best_model="eval_loss")
-    result = run_training(family_file, recipe, tmp_path / "out", done[3])
+    result = TrainingPlan(family_file, recipe, tmp_path / "out", done[3]).run()
     assert "eval_loss" in result.metrics

@@ -13,7 +13,7 @@ from eclose.cli.shared.output import format_count, print_line, print_table
 from eclose.cli.shared.recipe import recipe_key
 from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
-from eclose_annotate.assignment.choices import PracticeMode, ScreeningMode
+from eclose_annotate.choices import PracticeMode, ScreeningMode
 from eclose_annotate.cli import family_audit as audit
 from eclose_annotate.cli import results
 

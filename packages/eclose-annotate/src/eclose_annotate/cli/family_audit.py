@@ -15,7 +15,7 @@ from eclose.cli.shared.output import (
     print_line,
     print_table,
 )
-from eclose_annotate.family_audit.file_names import AuditFormFormat
+from eclose_annotate.choices import AuditFormFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import typer
 
 from eclose.cli.shared.output import format_count, print_line, print_table
 from eclose.cli.shared.recipe import recipe_key
-from eclose_annotate.results.formats import LabelExportFormat
+from eclose_annotate.choices import LabelExportFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

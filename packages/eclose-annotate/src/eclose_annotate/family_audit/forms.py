@@ -14,7 +14,7 @@ from eclose.files.jsonl import scan_records
 from eclose.files.tables import LABEL_WORDS, encode_csv, read_csv
 from eclose.values.family import ViewKind
 from eclose.values.three_valued import Label, three_valued_and
-from eclose_annotate.family_audit.file_names import AuditFormFormat
+from eclose_annotate.choices import AuditFormFormat
 from eclose_annotate.family_audit.material import AUDIT_MARKS, AUDIT_PARTS, FamilyAuditForm
 
 if TYPE_CHECKING:
@@ -57,9 +57,13 @@ class FilledAuditForm:
 
 def encode_audit_forms(forms: Sequence[FamilyAuditForm], layout: AuditFormFormat) -> bytes:
     """Return the content of a file of forms."""
-    if layout is AuditFormFormat.CSV:
-        return _encode_table(forms)
-    return b"".join(json.dumps(asdict(form), ensure_ascii=False).encode() + b"\n" for form in forms)
+    if layout is AuditFormFormat.JSONL:
+        return b"".join(json.dumps(asdict(form), ensure_ascii=False).encode() + b"\n" for form in forms)
+    # A row per form, the columns of the answers beside the texts they concern.
+    rows = [_cells(form) for form in forms]
+    # The columns of the form with most passages, in its order, cover those of all others.
+    columns = list(dict.fromkeys(name for row in sorted(rows, key=len, reverse=True) for name in row))
+    return b"".join(encode_csv(columns, rows))
 
 
 def read_filled_forms(path: Path) -> list[FilledAuditForm]:
@@ -95,14 +99,6 @@ def _read_lines(path: Path) -> Iterator[FilledAuditForm | RecordError]:
 # Tables.
 
 _QUESTION, _NOTE = "question asked", "note"
-
-
-def _encode_table(forms: Sequence[FamilyAuditForm]) -> bytes:
-    """Return a table with a row per form, the columns of the answers beside the texts they concern."""
-    rows = [_cells(form) for form in forms]
-    # The columns of the form with most passages, in its order, cover those of all others.
-    columns = list(dict.fromkeys(name for row in sorted(rows, key=len, reverse=True) for name in row))
-    return b"".join(encode_csv(columns, rows))
 
 
 def _cells(form: FamilyAuditForm) -> dict[str, str]:
@@ -146,16 +142,12 @@ def _passage(passage: DisclosedPassage) -> str:
 
 def _read_table(path: Path) -> Iterator[FilledAuditForm | RecordError]:
     header, rows = read_csv(path)
-    _check_header(path, header)
-    for where, cells in rows:
-        yield _parse_row(path, where, cells)
-
-
-def _check_header(path: Path, header: Sequence[str]) -> None:
     counts = Counter(header)
     required = ("id", _QUESTION, *(name for names in AUDIT_MARKS.values() for name in names), _NOTE)
     if wrong := [name for name in required if counts[name] != 1]:
         raise UserError(f"{path}: needs each of these columns once: {', '.join(wrong)}. Is this a table of forms?")
+    for where, cells in rows:
+        yield _parse_row(path, where, cells)
 
 
 def _parse_row(path: Path, where: str, cells: Mapping[str, str]) -> FilledAuditForm | RecordError:

@@ -30,7 +30,7 @@ from eclose.stats.intervals import Interval
 from eclose.stats.rates import Rate
 from eclose.values.family import ViewKind
 from eclose.values.three_valued import Label, three_valued_and
-from eclose_annotate.family_audit.file_names import AUDIT_REPORT_FILE, AuditFormFormat
+from eclose_annotate.choices import AuditFormFormat
 from eclose_annotate.family_audit.forms import FilledAuditForm, encode_audit_forms, read_filled_forms
 from eclose_annotate.family_audit.material import AUDIT_GUIDELINE_FILE
 from eclose_annotate.family_audit.sample import AuditKey, DrawnAuditFamily, read_audit_key
@@ -38,6 +38,8 @@ from eclose_annotate.family_audit.sample import AuditKey, DrawnAuditFamily, read
 if TYPE_CHECKING:
     from pathlib import Path
 
+AUDIT_REPORT_FILE = "audit-report.json"
+"""File of the report in the folder of an audit."""
 FAMILY = "Family"
 COLUMNS = (*map(str, ViewKind), FAMILY)
 """Columns of the report: the three views, and the family."""
@@ -93,6 +95,15 @@ class FamilyAuditOutcome(NamedTuple):
     """Labels of the three views and the family; None for open ones."""
     disputed: tuple[ViewKind, ...]
     """Views that one annotator passes and another fails, where they also disagree on the family."""
+
+    def find_views(self, *, label: Label) -> tuple[str, ...]:
+        """Return the views with a label."""
+        return tuple(str(kind) for kind, settled in zip(ViewKind, self.labels, strict=False) if settled is label)
+
+    @property
+    def is_unresolved(self) -> bool:
+        """Whether a disputed view is open."""
+        return not set(self.find_views(label=None)).isdisjoint(self.disputed)
 
 
 def settle_audited_families(
@@ -210,21 +221,25 @@ def build_audit_report(
     seed: int = 42,
     resamples: int = 2_000,
 ) -> AuditReport:
-    """Build the report of an audit.
-
-    Args:
-        key: Key of the audit.
-        sheets: Forms of every annotator.
-        third: Forms of the person who settles disagreements.
-        seed: Seed of the bootstrap.
-        resamples: Number of bootstrap resamples.
-    """
+    """Build the report of an audit from the forms of every annotator, and of the third person if there is one."""
     _refuse_other_annotators(key, sheets, third)
     sheets = sorted(sheets, key=lambda sheet: sheet.annotator)
     outcomes = settle_audited_families(key, sheets, third)
     groups = {name: [outcome for outcome in outcomes if outcome.item.dataset == name] for name in key.sizes}
     pass_rates = {name: _pass_rates(group) for name, group in groups.items()}
     disputed = [outcome for outcome in outcomes if outcome.disputed]
+    failing = {
+        # Where annotators agree on the family and on no single view, the family stands alone.
+        outcome.item.family_id: outcome.find_views(label=False) or (FAMILY,)
+        for outcome in outcomes
+        if outcome.labels[-1] is False or outcome.find_views(label=False)
+    }
+    notes = [
+        (item.family_id, sheet.annotator, form.note)
+        for item in key.items
+        for sheet in (*sheets, *([third] if third else []))
+        if (form := sheet.forms.get(item.family_id)) and form.note
+    ]
     returned = [_count_forms(key.items, sheet) for sheet in sheets]
     if third is not None:
         returned.append(_count_forms([outcome.item for outcome in disputed], third))
@@ -238,13 +253,13 @@ def build_audit_report(
         handed=tuple(returned),
         agreement=tuple(_agreements(key, sheets)),
         disputed=tuple(outcome.item.family_id for outcome in disputed),
-        unresolved=tuple(outcome.item.family_id for outcome in disputed if _is_unresolved(outcome)),
+        unresolved=tuple(outcome.item.family_id for outcome in disputed if outcome.is_unresolved),
         datasets=pass_rates,
         unweighted=_pass_rates(outcomes, interval=False),
         weighted=_weighted_rates(key.sizes, groups, pass_rates, seed=seed, resamples=resamples),
-        failing={outcome.item.family_id: views for outcome in outcomes if (views := _failing_views(outcome))},
+        failing=failing,
         open=tuple(outcome.item.family_id for outcome in outcomes if None in outcome.labels),
-        notes=tuple(_notes(key.items, (*sheets, *([third] if third else [])))),
+        notes=tuple(notes),
     )
 
 
@@ -358,27 +373,6 @@ def _weighted_rates(
     return rates
 
 
-def _is_unresolved(outcome: FamilyAuditOutcome) -> bool:
-    return any(
-        label is None and kind in outcome.disputed for kind, label in zip(ViewKind, outcome.labels, strict=False)
-    )
-
-
-def _failing_views(outcome: FamilyAuditOutcome) -> tuple[str, ...]:
-    """Return the views that fail; ``FAMILY`` where annotators agree on the family and on no single view."""
-    views = tuple(str(kind) for kind, label in zip(ViewKind, outcome.labels, strict=False) if label is False)
-    return views or ((FAMILY,) if outcome.labels[-1] is False else ())
-
-
-def _notes(items: Sequence[DrawnAuditFamily], sheets: Sequence[AnnotatorAuditForms]) -> list[tuple[str, int, str]]:
-    return [
-        (item.family_id, sheet.annotator, form.note)
-        for item in items
-        for sheet in sheets
-        if (form := sheet.forms.get(item.family_id)) and form.note
-    ]
-
-
 DISAGREEMENTS = "disagreements"
 
 
@@ -406,15 +400,7 @@ class AuditReportFiles(NamedTuple):
 def write_audit_report(
     folder: Path, forms: Sequence[Path], adjudicated: Path | None = None, *, seed: int = 42, resamples: int = 2_000
 ) -> AuditReportFiles:
-    """Write the report of an audit into its folder, and blank forms where annotators disagree.
-
-    Args:
-        folder: Folder with the key, ``audit.json``.
-        forms: File of filled forms of each annotator.
-        adjudicated: File of the third person's forms.
-        seed: Seed of the bootstrap.
-        resamples: Number of bootstrap resamples.
-    """
+    """Write the report of an audit into its folder, and blank forms for the third person where annotators disagree."""
     key = read_audit_key(folder)
 
     def read_sheet(path: Path) -> AnnotatorAuditForms:

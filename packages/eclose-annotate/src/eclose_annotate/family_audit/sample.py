@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from eclose.files.jsonl import ReadRecord
     from eclose.values.family import Family
-    from eclose_annotate.family_audit.file_names import AuditFormFormat
+    from eclose_annotate.choices import AuditFormFormat
 
 KEY_FILE = "audit.json"
 ALL, TRAINING, DEVELOPMENT = "all", "training", "development"
@@ -101,28 +101,17 @@ class AuditKey:
 
 def read_families_by_split(run: Path) -> Iterator[tuple[str, ReadRecord[Family]]]:
     """Yield the families of a run's folder with their split; those of a single file belong to ``all``."""
-    for split, path in _split_files(run).items():
-        yield from ((split, record) for record in scan_families(path))
-
-
-def _split_files(run: Path) -> dict[str, Path]:
     paths = {TRAINING: run / names.TRAIN, DEVELOPMENT: run / names.DEVELOPMENT} if run.is_dir() else {ALL: run}
     for path in paths.values():
         require_regular_file(path)
-    return paths
+    for split, path in paths.items():
+        yield from ((split, record) for record in scan_families(path))
 
 
 def draw_audit_sample(
     records: Iterable[tuple[str, ReadRecord[Family]]], *, n: int, seed: int, annotators: int
 ) -> AuditKey:
-    """Draw families for an audit: equally many of every dataset, nine of training to one of development.
-
-    Args:
-        records: Families with their split.
-        n: Number of families to draw.
-        seed: Seed of the draw, and of the evidence edit on each form.
-        annotators: Number of annotators.
-    """
+    """Draw ``n`` families with their split: equally many of every dataset, nine of training to one of development."""
     if min(n, annotators) < 1:
         raise SettingError("n and annotators must be at least one.")
     pools, hashes, set_aside = _pool_families(records, n, seed)
@@ -135,7 +124,10 @@ def draw_audit_sample(
     splits = (ALL,) if ALL in {split for _, split in pools} else (TRAINING, DEVELOPMENT)
     strata, items = [], []
     for dataset, share in _shares(datasets, n, seed).items():
-        for split, count in zip(splits, _by_split(share, splits), strict=True):
+        # A tenth for development, rounded half up as in the corpus: 90 and 10 of 100 families of a dataset in the paper
+        # (appendix B.6).
+        development = 0 if splits == (ALL,) else (share + 5) // 10
+        for split, count in zip(splits, (share - development, development), strict=False):
             pool = pools.get((dataset, split), _Pool(n))
             drawn = pool.select(count)
             strata.append(AuditStratum(dataset, split, pool.families, count, len(drawn)))
@@ -204,18 +196,13 @@ def _shares(datasets: list[str], n: int, seed: int) -> dict[str, int]:
     return {dataset: each + (dataset in favoured) for dataset in datasets}
 
 
-def _by_split(share: int, splits: tuple[str, ...]) -> tuple[int, ...]:
-    """Divide a dataset's share between splits: a tenth for development, rounded half up as in the corpus."""
-    # 90 and 10 of 100 families of a dataset in the paper (appendix B.6).
-    development = (share + 5) // 10
-    return (share,) if splits == (ALL,) else (share - development, development)
-
-
 def _make_item(family: Family, dataset: str, split: str, seed: int, annotators: int) -> DrawnAuditFamily:
     # One uniformly drawn evidence edit per family is audited (appendix B.6).
     edit = draw_edit(family, seed, epoch=0)
-    # One form more than annotators: the last is for the third person.
-    forms = tuple(_form_id(seed, annotator, family.id) for annotator in range(1, annotators + 2))
+    # One form more than annotators: the last is for the third person. An id reveals nothing, differs between
+    # annotators, and is not read as a number by spreadsheets.
+    keys = (hash_sort_key("audit form", seed, annotator, family.id) for annotator in range(1, annotators + 2))
+    forms = tuple(f"f-{key[:16]}" for key in keys)
     return DrawnAuditFamily(
         family_id=family.id,
         dataset=dataset,
@@ -224,11 +211,6 @@ def _make_item(family: Family, dataset: str, split: str, seed: int, annotators: 
         forms=forms,
         shown=AuditorMaterial.of(family, edit),
     )
-
-
-def _form_id(seed: int, annotator: int, family_id: str) -> str:
-    """Return an id that reveals nothing, differs between annotators, and is not read as a number by spreadsheets."""
-    return "f-" + hash_sort_key("audit form", seed, annotator, family_id)[:16]
 
 
 def write_audit_folder(folder: Path, key: AuditKey, layout: AuditFormFormat) -> dict[Path, bool]:

@@ -172,8 +172,10 @@ class LoginAttemptCounter:
                 is not called, and the attempt does not count.
         """
         address = _address_key(address)
+        # Names have at most 64 characters; a request may hold megabytes. Separators of keys must not occur in them.
+        account_key = account[:65].casefold().encode("unicode_escape").hex()
         keys: list[tuple[RateLimitItem, tuple[str, ...]]] = [
-            (item, ("account", _account_key(account), address)) for item in self._account
+            (item, ("account", account_key, address)) for item in self._account
         ]
         keys += [(item, ("address", address)) for item in self._address]
         # Attempts of one address follow one another: of many at once, none is verified before the last is counted.
@@ -187,11 +189,6 @@ class LoginAttemptCounter:
                 for item, key in keys:
                     self._windows.hit(item, *key)
         return verified
-
-
-def _account_key(account: str) -> str:
-    # Names have at most 64 characters; a request may hold megabytes. Separators of keys must not occur in them.
-    return account[:65].casefold().encode("unicode_escape").hex()
 
 
 def _address_key(address: str) -> str:

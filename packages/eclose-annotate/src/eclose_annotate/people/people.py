@@ -256,7 +256,8 @@ def set_password(connection: Connection, person_id: int, new: str, *, except_tok
     row = connection.execute(_HOLD, {"id": person_id}).first()
     if row is None:
         raise AccountError(f"person {person_id}: is unknown.")
-    _check_password(new, row.name)
+    if messages := passwords.password_problems(new, row.name):
+        raise AccountError(" ".join(messages))
     connection.execute(_SET_PASSWORD, {"id": person_id, "password": passwords.hash_password(new)})
     end_person_sessions(connection, person_id, except_token)
 
@@ -264,11 +265,6 @@ def set_password(connection: Connection, person_id: int, new: str, *, except_tok
 def person_from_row(row: Row[Any]) -> Person:
     """Return the person of a row with the columns of annotate_people."""
     return Person(row.id, row.name, PersonRole(row.role), AnnotatorPool(row.pool), bool(row.active))
-
-
-def _check_password(password: str, name: str) -> None:
-    if messages := passwords.password_problems(password, name):
-        raise AccountError(" ".join(messages))
 
 
 def _set_active(connection: Connection, person_id: int, *, active: bool) -> None:

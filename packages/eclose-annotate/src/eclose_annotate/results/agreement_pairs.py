@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from eclose.values.judgment import Judgment, QuestionScreening
+    from eclose.values.judgment import Judgment
     from eclose_annotate.annotations import AnnotationSet
 
 COMPARED_LABELS = ("L", "A", "C", "K", "Acc", "eligible")
@@ -47,42 +47,36 @@ class PeopleAgreement(NamedTuple):
 
 def measure_pair_agreement(annotations: AnnotationSet) -> tuple[PeopleAgreement, ...]:
     """Return the agreement of every pair of people with a common response or question, lowest first."""
-    equal: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-    compared: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-    subjects: Counter[tuple[str, ...]] = Counter()
-    for pair, first, second in _paired_labels(annotations):
-        subjects[pair] += 1
-        for name in first.keys() & second.keys():
-            compared[pair][name] += 1
-            equal[pair][name] += first[name] == second[name]
-    agreements = (_agreement(pair, subjects[pair], equal[pair], compared[pair]) for pair in subjects)
-    return tuple(sorted(agreements, key=_lowest_first))
+    return _sum_by_people(
+        PeopleAgreement(
+            pair, 1, {name: LabelMatch(first[name] == second[name], 1) for name in first.keys() & second.keys()}
+        )
+        for pair, first, second in _paired_labels(annotations)
+    )
 
 
 def measure_person_agreement(pairs: Iterable[PeopleAgreement]) -> tuple[PeopleAgreement, ...]:
     """Return the agreement of each person with all others, lowest first, from that of the pairs."""
-    equal: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    compared: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    subjects: Counter[str] = Counter()
-    for pair in pairs:
-        for person in pair.people:
-            subjects[person] += pair.subjects
-            equal[person].update({name: match.equal for name, match in pair.labels.items()})
-            compared[person].update({name: match.compared for name, match in pair.labels.items()})
-    agreements = (_agreement((person,), subjects[person], equal[person], compared[person]) for person in subjects)
-    return tuple(sorted(agreements, key=_lowest_first))
+    return _sum_by_people(pair._replace(people=(person,)) for pair in pairs for person in pair.people)
 
 
-def _agreement(
-    people: tuple[str, ...], subjects: int, equal: Mapping[str, int], compared: Mapping[str, int]
-) -> PeopleAgreement:
-    labels = {name: LabelMatch(equal[name], compared[name]) for name in COMPARED_LABELS if compared.get(name)}
-    return PeopleAgreement(people, subjects, labels)
-
-
-def _lowest_first(agreement: PeopleAgreement) -> tuple[float, tuple[str, ...]]:
-    share = agreement.overall.share
-    return 1.0 if share is None else share, agreement.people
+def _sum_by_people(parts: Iterable[PeopleAgreement]) -> tuple[PeopleAgreement, ...]:
+    """Return the sum of the parts of the same people, lowest agreement first."""
+    groups: defaultdict[tuple[str, ...], list[PeopleAgreement]] = defaultdict(list)
+    for part in parts:
+        groups[part.people].append(part)
+    agreements = []
+    for people, group in groups.items():
+        matches = {name: [part.labels[name] for part in group if name in part.labels] for name in COMPARED_LABELS}
+        labels = {
+            name: LabelMatch(sum(match.equal for match in rows), sum(match.compared for match in rows))
+            for name, rows in matches.items()
+            if rows
+        }
+        agreements.append(PeopleAgreement(people, sum(part.subjects for part in group), labels))
+    shares = {agreement.people: agreement.overall.share for agreement in agreements}
+    order = {people: 1.0 if share is None else share for people, share in shares.items()}
+    return tuple(sorted(agreements, key=lambda agreement: (order[agreement.people], agreement.people)))
 
 
 def _paired_labels(
@@ -90,11 +84,12 @@ def _paired_labels(
 ) -> Iterator[tuple[tuple[str, str], Mapping[str, bool], Mapping[str, bool]]]:
     """Yield every two people who finished the same subject, sorted by name, with their labels."""
     for response in annotations.responses:
-        judged = [(row.annotator, _judgment_labels(row.judgment)) for row in response.annotations if row.judgment]
-        yield from _pairs(judged)
+        yield from _pairs(
+            (row.annotator, _judgment_labels(row.judgment)) for row in response.annotations if row.judgment
+        )
     for question in annotations.questions:
-        screened = [(row.annotator, _screening_labels(row.screening)) for row in question.annotations if row.screening]
-        yield from _pairs(screened)
+        screened = ((row.annotator, row.screening.eligible) for row in question.annotations if row.screening)
+        yield from _pairs((name, {} if label is None else {"eligible": label}) for name, label in screened)
 
 
 def _pairs(
@@ -115,7 +110,3 @@ def _judgment_labels(judgment: Judgment) -> dict[str, bool]:
     }
     # Undefined is not compared: a response without a reference has neither K nor Acc.
     return {name: label for name, label in labels.items() if label is not None}
-
-
-def _screening_labels(screening: QuestionScreening) -> dict[str, bool]:
-    return {} if screening.eligible is None else {"eligible": screening.eligible}

@@ -17,8 +17,7 @@ from eclose_annotate.results.agreement_report import DERIVED_ROWS, UNINFORMATIVE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from eclose.metrics.agreement import AnnotatorAgreementRow, ScreeningAgreement
-    from eclose.stats.intervals import Interval
+    from eclose.metrics.agreement import AnnotatorAgreementRow
     from eclose_annotate.results.agreement_report import (
         AdjudicationCounts,
         AgreementOnResponses,
@@ -54,7 +53,16 @@ def build_agreement_tables(report: AgreementReport) -> list[AgreementTable]:
 
 def format_agreement_markdown(tables: Sequence[AgreementTable]) -> str:
     """Return the tables as Markdown."""
-    return "\n".join(line for table in tables for line in _markdown_lines(table))
+    lines: list[str] = []
+    for table in tables:
+        lines += [
+            f"## {md.escape_markdown(table.title)}\n",
+            f"| {' | '.join(map(md.escape_markdown_cell, table.heads))} |",
+            "|" + "|".join(" --- " for _ in table.heads) + "|",
+            *(f"| {' | '.join(map(md.escape_markdown, row))} |" for row in table.rows),
+            "".join(f"\n{md.escape_markdown_cell(note)}\n" for note in table.notes),
+        ]
+    return "\n".join(lines)
 
 
 def format_agreement_latex(tables: Sequence[AgreementTable]) -> str:
@@ -118,9 +126,12 @@ def _screening_tables(agreement: EligibilityAgreement, resamples: int) -> Iterat
     notes += describe_few_questions(agreement.compared)
     notes += _undefined_resamples({row.judgment: row for row in both}, resamples)
     yield AgreementTable(title, heads, rows, tuple(notes))
-    datasets = tuple(_dataset_row(name, screening) for name, screening in agreement.datasets.items())
-    heads = ("dataset", "n", "raw %", "alpha [95 %]", "AC1", "both no")
     eligibility = {name: screening.eligibility for name, screening in agreement.datasets.items()}
+    datasets = tuple(
+        (name, f"{row.n:,}", _percent(row.raw.value), _alpha(row), _ac1(row), f"{agreement.datasets[name].both_no:,}")
+        for name, row in eligibility.items()
+    )
+    heads = ("dataset", "n", "raw %", "alpha [95 %]", "AC1", "both no")
     notes = [*_undefined_resamples(eligibility, resamples)]
     yield AgreementTable("Eligibility by dataset", heads, datasets, tuple(notes))
     yield from _adjudication_table(agreement.adjudication, "questions")
@@ -136,11 +147,6 @@ def _outcome_table(outcomes: ScreeningOutcomes) -> AgreementTable:
     rows.append(("not settled", f"{outcomes.open:,}", DASH))
     title = f"Outcomes of screening: {format_count(outcomes.questions, 'question')}"
     return AgreementTable(title, ("outcome", "questions", "%"), tuple(rows))
-
-
-def _dataset_row(name: str, screening: ScreeningAgreement) -> tuple[str, ...]:
-    row = screening.eligibility
-    return name, f"{row.n:,}", _percent(row.raw.value), _alpha(row), _ac1(row), f"{screening.both_no:,}"
 
 
 def _adjudication_table(counts: AdjudicationCounts, noun: str) -> Iterator[AgreementTable]:
@@ -215,27 +221,16 @@ def _raw(row: AnnotatorAgreementRow) -> str:
 
 def _alpha(row: AnnotatorAgreementRow) -> str:
     """Return ``0.783 [0.745, 0.817]``, or the reason why alpha is undefined."""
-    reason = why_alpha_undefined(row)
-    return reason if reason is not None else f"{row.alpha.value:.3f}{_ends(row.alpha.interval)}"
-
-
-def _ends(interval: Interval | None) -> str:
-    return "" if interval is None else f" [{interval.low:.3f}, {interval.high:.3f}]"
+    if (reason := why_alpha_undefined(row)) is not None:
+        return reason
+    interval = row.alpha.interval
+    return f"{row.alpha.value:.3f}" + ("" if interval is None else f" [{interval.low:.3f}, {interval.high:.3f}]")
 
 
 def _specific(row: AnnotatorAgreementRow) -> str:
     if row.specific is None:
         return DASH
     return " / ".join(DASH if value is None else f"{value:.3f}" for value in row.specific)
-
-
-def _markdown_lines(table: AgreementTable) -> Iterator[str]:
-    yield f"## {md.escape_markdown(table.title)}\n"
-    yield f"| {' | '.join(map(md.escape_markdown_cell, table.heads))} |"
-    yield "|" + "|".join(" --- " for _ in table.heads) + "|"
-    for row in table.rows:
-        yield f"| {' | '.join(map(md.escape_markdown, row))} |"
-    yield "".join(f"\n{md.escape_markdown_cell(note)}\n" for note in table.notes)
 
 
 def _latex_lines(table: AgreementTable, number: int) -> Iterator[str]:

@@ -24,6 +24,7 @@ from eclose.files.parquet import import_pyarrow
 from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, SCREENING_FILE
 from eclose.files.tables import encode_csv
 from eclose.values.judgment import PEOPLE_JUDGE
+from eclose_annotate.choices import LabelExportFormat
 from eclose_annotate.results.final_labels import (
     collect_final_judgments,
     collect_final_labels,
@@ -31,18 +32,6 @@ from eclose_annotate.results.final_labels import (
     collect_question_screenings,
 )
 from eclose_annotate.results.flat_tables import build_flat_label_tables, write_parquet_table
-from eclose_annotate.results.formats import (
-    ANNOTATIONS,
-    DRAFTS,
-    INELIGIBLE_RESPONSES,
-    LABELS,
-    MANIFEST,
-    OPEN,
-    SCREENING_ANNOTATIONS,
-    TIMES,
-    VERDICTS,
-    LabelExportFormat,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -50,6 +39,17 @@ if TYPE_CHECKING:
 
     from eclose_annotate.annotations import AnnotationSet, QuestionAnnotations, ResponseAnnotations
     from eclose_annotate.material_store import AnnotationMaterial
+
+
+ANNOTATIONS, SCREENING_ANNOTATIONS = "annotations.jsonl", "screening-annotations.jsonl"
+"""Annotations of each person."""
+LABELS, VERDICTS = "labels.jsonl", "verdicts.jsonl"
+"""Final labels."""
+OPEN, INELIGIBLE_RESPONSES, MANIFEST = "open.jsonl", "ineligible.jsonl", "manifest.json"
+DRAFTS = "drafts.jsonl"
+"""Unfinished work of people whose tasks went to others."""
+TIMES = "times.jsonl"
+"""Times of each person for each pass."""
 
 
 @dataclass(frozen=True, slots=True)

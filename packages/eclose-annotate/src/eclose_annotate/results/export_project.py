@@ -7,23 +7,31 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.errors import UserError
 from eclose.files.atomic import AtomicFile, owner_only
+from eclose.values.judgment import PEOPLE_JUDGE
 from eclose_annotate.audit_tasks import read_project_audit_forms
+from eclose_annotate.choices import AuditFormFormat, LabelExportFormat
 from eclose_annotate.events import append_audit_event
-from eclose_annotate.family_audit.file_names import AuditFormFormat
 from eclose_annotate.family_audit.forms import encode_audit_forms
 from eclose_annotate.material_store import read_stored_material
 from eclose_annotate.project import LEAD_NAME, guideline_hashes, open_annotation_project
 from eclose_annotate.read import read_annotations
-from eclose_annotate.results.export_files import AnnotationExport, export_annotations
-from eclose_annotate.results.formats import ANNOTATIONS, SCREENING_ANNOTATIONS, LabelExportFormat
+from eclose_annotate.results.export_files import (
+    ANNOTATIONS,
+    SCREENING_ANNOTATIONS,
+    AnnotationExport,
+    export_annotations,
+)
 from eclose_annotate.results.import_labels import read_label_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from sqlalchemy import Connection
+
     from eclose_annotate.annotations import AnnotationSet
     from eclose_annotate.family_audit.material import FamilyAuditForm
+    from eclose_annotate.project import AnnotationProject
 
 
 class ProjectExport(NamedTuple):
@@ -42,38 +50,44 @@ def export_project(
     *,
     formats: Sequence[LabelExportFormat] = (LabelExportFormat.JSONL,),
     names: bool = False,
-    judge: str = "people",
+    judge: str = PEOPLE_JUDGE,
 ) -> ProjectExport:
-    """Write the labels of a project into a folder, and record the export in the project's log.
+    """Write the labels of a project into the folder ``out``, and record the export in the project's log.
 
-    Args:
-        folder: Folder of the project.
-        out: Folder of the files.
-        formats: File formats to write.
-        names: Write the names of people instead of A1, A2, S1.
-        judge: Name of the judge in the settled judgments.
+    With ``names``, people have their names instead of A1, A2, S1. Settled judgments are those of ``judge``.
     """
     with closing(open_annotation_project(folder)) as project:
         with project.reading() as connection:
-            annotations, material = read_annotations(connection, names=names), read_stored_material(connection)
-            forms = read_project_audit_forms(connection)
-        if forms:
-            return ProjectExport(None, _write_forms(out, forms))
-        result = export_annotations(
-            annotations,
-            out,
-            stage="annotate export",
-            settings={"project": project.settings.name, "names": names, "guidelines": guideline_hashes()},
-            material=material,
-            judge=judge,
-            formats=formats,
-        )
+            if forms := read_project_audit_forms(connection):
+                return ProjectExport(None, _write_forms(out, forms))
+            result = export_labels(connection, project, out, formats, names=names, judge=judge)
         # The files tell who gave which label to which model.
         if not result.again:
             with project.writing() as connection:
                 detail = {"files": dict(result.manifest.outputs), "names": names}
                 append_audit_event(connection, LEAD_NAME, "exported", detail=detail)
     return ProjectExport(result, {})
+
+
+def export_labels(
+    connection: Connection,
+    project: AnnotationProject,
+    out: Path,
+    formats: Sequence[LabelExportFormat],
+    *,
+    names: bool = False,
+    judge: str = PEOPLE_JUDGE,
+) -> AnnotationExport:
+    """Write the labels of a project into a folder."""
+    return export_annotations(
+        read_annotations(connection, names=names),
+        out,
+        stage="annotate export",
+        settings={"project": project.settings.name, "names": names, "guidelines": guideline_hashes()},
+        material=read_stored_material(connection),
+        judge=judge,
+        formats=formats,
+    )
 
 
 def _write_forms(out: Path, forms_by_annotator: Mapping[int, Sequence[FamilyAuditForm]]) -> dict[Path, int]:

@@ -110,10 +110,10 @@ def read_label_files(
     per_response: int | None = None,
     annotator: str | None = None,
 ) -> ImportedLabels:
-    """Read all annotations of some files.
+    """Read all annotations of JSON Lines, JSON, CSV or TSV files.
 
     Args:
-        paths: JSON Lines, JSON, CSV or TSV files.
+        paths: The files.
         columns: Names of the files' columns, by the name used here; labels also by their letters.
         run: Material of the labelled run, which supplies questions and sources of responses.
         per_response: Number of people assigned to each response; None takes the largest number found.
@@ -130,9 +130,9 @@ def read_label_files(
     reading = _Reading(columns, run, annotator)
     all_columns: dict[str, None] = {}
     for path in paths:
-        reading.file_columns, rows = _read_rows(path)
+        reading.file_columns, file_rows = _read_rows(path)
         all_columns.update(dict.fromkeys(reading.file_columns))
-        for where, row in rows:
+        for where, row in file_rows:
             _add_row(reading, path, where, row)
     # Before the problems of rows: a misspelt column may be the cause of all of them.
     for name, column in reading.columns.items():
@@ -141,7 +141,14 @@ def read_label_files(
                 f"--column {name}={column}: no file has a column {column!r}. Columns: {', '.join(all_columns)}."
             )
     if reading.problems:
-        raise UserError(f"these labels cannot be imported. {'; '.join(_list_problems(reading))}.")
+        # Each problem of a file once, with its first row and the number of further rows.
+        problems = []
+        for (path, problem), rows in list(reading.problems.items())[:_MOST_PROBLEMS]:
+            further = {1: "", 2: " and 1 more row"}.get(len(rows), f" and {len(rows) - 1:,} more rows")
+            problems.append(f"{path} {rows[0]}{further}: {problem}")
+        if more := len(reading.problems) - len(problems):
+            problems.append(f"and {more:,} more")
+        raise UserError(f"these labels cannot be imported. {'; '.join(problems)}.")
     if not reading.annotations and not reading.screenings:
         raise UserError(f"{', '.join(map(str, paths))}: holds no labels. Is this the right file?")
     if annotator is not None and not reading.annotator_used:
@@ -178,16 +185,6 @@ def _read_rows(path: Path) -> tuple[list[str], list[tuple[str, JsonObject | Reco
         elif raw.error is not None:
             rows.append((raw.where, raw.error))
     return list(dict.fromkeys(name for _, row in rows if not isinstance(row, RecordError) for name in row)), rows
-
-
-def _list_problems(reading: _Reading) -> list[str]:
-    """Return each problem of a file once, with its first row and the number of further rows."""
-    problems = []
-    for (path, problem), rows in list(reading.problems.items())[:_MOST_PROBLEMS]:
-        further = {1: "", 2: " and 1 more row"}.get(len(rows), f" and {len(rows) - 1:,} more rows")
-        problems.append(f"{path} {rows[0]}{further}: {problem}")
-    more = len(reading.problems) - len(problems)
-    return [*problems, f"and {more:,} more"] if more else problems
 
 
 def _add_row(reading: _Reading, path: Path, where: str, row: JsonObject | RecordError) -> None:
@@ -342,16 +339,13 @@ def _read_labels(reading: _Reading, row: JsonObject, names: Sequence[str]) -> tu
         mapped = column != name and column in reading.file_columns
         keys = (column,) if mapped else (column, name, _LETTERS.get(name, name))
         cell = next((row[key] for key in keys if key in row), None)
-        if (word := _normalise(cell)) in LABEL_WORDS:
+        # 1.0 becomes 1, since spreadsheet tools write floats in columns with gaps.
+        word = "" if cell is None else str(cell).strip().lower().removesuffix(".0")
+        if word in LABEL_WORDS:
             labels[name] = LABEL_WORDS[word]
         else:
             problems.append(f"{column}: {cell!r} is not a label; write yes or no")
     return labels, problems
-
-
-def _normalise(cell: object) -> str:
-    """Return a label in lower case; 1.0 becomes 1, since spreadsheet tools write floats in columns with gaps."""
-    return "" if cell is None else str(cell).strip().lower().removesuffix(".0")
 
 
 def _value(row: JsonObject, column: str) -> object:

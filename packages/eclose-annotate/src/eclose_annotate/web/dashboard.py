@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import text
 
@@ -13,9 +13,9 @@ from eclose_annotate import queues
 from eclose_annotate.people.people import NO_PASSWORD, person_from_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from eclose_annotate.annotations import PassTime
 
@@ -94,41 +94,38 @@ def read_lead_dashboard(connection: Connection, *, an_hour_ago: str) -> LeadDash
 def read_dashboard_people(connection: Connection) -> tuple[DashboardPerson, ...]:
     """Return all people, in the order in which they were invited."""
     rows = connection.execute(_PEOPLE, {"unset": NO_PASSWORD}).all()
-    return tuple(_person(connection, row) for row in rows)
-
-
-def _person(connection: Connection, row: Row[Any]) -> DashboardPerson:
-    # The same function as on the person's own overview, so that the two never differ.
-    progress = queues.read_task_progress(connection, person_from_row(row))
-    return DashboardPerson(
-        name=row.name,
-        role=row.role,
-        pool=row.pool,
-        finished=progress.finished,
-        total=progress.total,
-        active=bool(row.active),
-        joined=bool(row.joined),
-        last_seen=row.last_seen,
-        seconds_each=progress.seconds_each,
-        unfinished=int(row.unfinished),
+    # The same function as on a person's own overview, so that the two never differ.
+    progress = [queues.read_task_progress(connection, person_from_row(row)) for row in rows]
+    return tuple(
+        DashboardPerson(
+            name=row.name,
+            role=row.role,
+            pool=row.pool,
+            finished=own.finished,
+            total=own.total,
+            active=bool(row.active),
+            joined=bool(row.joined),
+            last_seen=row.last_seen,
+            seconds_each=own.seconds_each,
+            unfinished=int(row.unfinished),
+        )
+        for row, own in zip(rows, progress, strict=True)
     )
 
 
 def read_dashboard_queues(connection: Connection) -> tuple[DashboardQueue, ...]:
     """Return the progress of each kind of work."""
-    return tuple(_queue(row) for row in connection.execute(_QUEUES))
-
-
-def _queue(row: Any) -> DashboardQueue:
-    # Disputed subjects are finished, but not settled before their adjudication.
-    waiting = row.disputed - row.adjudicated
-    return DashboardQueue(
-        kind=row.kind,
-        total=row.total,
-        finished=row.finished,
-        in_adjudication=waiting,
-        adjudicated=row.adjudicated,
-        settled=row.finished - waiting,
+    return tuple(
+        DashboardQueue(
+            kind=row.kind,
+            total=row.total,
+            finished=row.finished,
+            in_adjudication=row.disputed - row.adjudicated,
+            adjudicated=row.adjudicated,
+            # Disputed subjects are finished, but not settled before their adjudication.
+            settled=row.finished - (row.disputed - row.adjudicated),
+        )
+        for row in connection.execute(_QUEUES)
     )
 
 
@@ -137,15 +134,14 @@ def summarise_pass_times(times: Iterable[PassTime]) -> tuple[PersonTimes, ...]:
     by_person: defaultdict[str, list[PassTime]] = defaultdict(list)
     for time in times:
         by_person[time.annotator].append(time)
-    return tuple(_summarise_person(person, rows) for person, rows in by_person.items())
-
-
-def _summarise_person(person: str, times: Sequence[PassTime]) -> PersonTimes:
-    seconds: defaultdict[str, list[float]] = defaultdict(list)
-    for time in times:
-        seconds[time.pass_name].append(time.seconds)
-    medians = {name: (median(values), len(values)) for name, values in sorted(seconds.items())}
-    return PersonTimes(person, medians, sum(time.fast for time in times))
+    summaries = []
+    for person, rows in by_person.items():
+        seconds: defaultdict[str, list[float]] = defaultdict(list)
+        for time in rows:
+            seconds[time.pass_name].append(time.seconds)
+        medians = {name: (median(values), len(values)) for name, values in sorted(seconds.items())}
+        summaries.append(PersonTimes(person, medians, sum(time.fast for time in rows)))
+    return tuple(summaries)
 
 
 _COUNTS = text(

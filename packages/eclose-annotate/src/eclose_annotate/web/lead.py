@@ -16,15 +16,12 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from eclose.errors import UserError
 from eclose_annotate import events, setup, staffing
-from eclose_annotate.assignment.choices import InvitedRole
-from eclose_annotate.material_store import read_stored_material
+from eclose_annotate.choices import InvitedRole, LabelExportFormat
 from eclose_annotate.people import people
-from eclose_annotate.project import guideline_hashes
 from eclose_annotate.read import read_annotations
 from eclose_annotate.results.agreement_pairs import COMPARED_LABELS, measure_pair_agreement, measure_person_agreement
 from eclose_annotate.results.agreement_report import build_agreement_report, why_alpha_undefined
-from eclose_annotate.results.export_files import export_annotations
-from eclose_annotate.results.formats import LabelExportFormat
+from eclose_annotate.results.export_project import export_labels
 from eclose_annotate.web.dashboard import read_dashboard_people, read_lead_dashboard, summarise_pass_times
 from eclose_annotate.web.dependencies import (
     LoggedInVisit,
@@ -233,7 +230,12 @@ def _summarise_annotator_agreement(connection: Connection) -> tuple[DecisionAgre
         rows += [report.screening.overall.eligibility, report.screening.overall.reason]
     if report.responses is not None:
         rows += report.responses.rows
-    return tuple(_agreement_line(row) for row in rows if row.n)
+    lines = []
+    for row in (row for row in rows if row.n):
+        alpha = why_alpha_undefined(row) if row.alpha.value is None else f"{row.alpha.value:.3f}"
+        raw = f"{100 * (row.raw.value or 0):.1f} %"
+        lines.append(DecisionAgreement(row.judgment, row.n, raw, alpha or "undefined"))
+    return tuple(lines)
 
 
 class DecisionAgreement(NamedTuple):
@@ -245,22 +247,12 @@ class DecisionAgreement(NamedTuple):
     alpha: str
 
 
-def _agreement_line(row: AnnotatorAgreementRow) -> DecisionAgreement:
-    alpha = why_alpha_undefined(row) if row.alpha.value is None else f"{row.alpha.value:.3f}"
-    return DecisionAgreement(row.judgment, row.n, f"{100 * (row.raw.value or 0):.1f} %", alpha or "undefined")
-
-
 def _zip_export(connection: Connection, project: AnnotationProject) -> bytes:
     """Return the files of ``eclose annotate export`` as a ZIP archive, in JSON Lines and CSV, without names."""
-    annotations, material = read_annotations(connection), read_stored_material(connection)
-    settings = {"project": project.settings.name, "names": False, "guidelines": guideline_hashes()}
-    formats = (LabelExportFormat.JSONL, LabelExportFormat.CSV)
     buffer = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "labels"
-        export_annotations(
-            annotations, out, stage="annotate export", settings=settings, material=material, formats=formats
-        )
+        export_labels(connection, project, out, (LabelExportFormat.JSONL, LabelExportFormat.CSV))
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(out.iterdir()):
                 archive.write(path, f"labels/{path.name}")

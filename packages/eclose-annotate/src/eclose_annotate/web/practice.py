@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import text
 
 from eclose_annotate import events
-from eclose_annotate.assignment.choices import PracticeMode
+from eclose_annotate.choices import PracticeMode
 from eclose_annotate.people.people import AnnotatorPool
 
 if TYPE_CHECKING:

@@ -46,11 +46,8 @@ STATIC_PATH, ONE_TIME_PATH = "/static/", "/open/"
 class SecurityMiddleware:
     """ASGI middleware that checks requests and adds headers to responses.
 
-    Args:
-        app: The application.
-        hosts: Values of the Host header that name this server, with the port where a browser sends one.
-        tls: Whether people reach the server over TLS.
-        most: Number of requests in progress from which on further ones are refused.
+    ``hosts`` are the values of the Host header that name this server, with the port where a browser sends one. Further
+    requests are refused where ``most`` are in progress.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: Collection[str], tls: bool, most: int = MAX_REQUESTS) -> None:
@@ -91,7 +88,7 @@ class SecurityMiddleware:
         try:
             # HEAD is answered as GET; the server sends its headers without the body.
             inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
-            await self._app(inner, _LimitedBody(receive).receive, send_with_headers)
+            await self._app(inner, _limit_body(receive), send_with_headers)
         finally:
             self._active -= 1
 
@@ -143,16 +140,17 @@ def _read_host(url: str) -> str | None:
         return None
 
 
-class _LimitedBody:
-    """Body of a request that is cut off at the size limit, whatever length its header states."""
+def _limit_body(receive: Receive) -> Receive:
+    """Return the body of a request, cut off at the size limit, whatever length its header states."""
+    size = 0
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive, self._size = receive, 0
+    async def receive_part() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if size > MAX_BODY_BYTES else message
 
-    async def receive(self) -> Message:
-        message = await self._receive()
-        self._size += len(message.get("body", b""))
-        return {"type": "http.disconnect"} if self._size > MAX_BODY_BYTES else message
+    return receive_part
 
 
 async def _send_text(send: Send, status: int, message: str) -> None:

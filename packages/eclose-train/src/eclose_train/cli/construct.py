@@ -146,7 +146,7 @@ def _print_forecast(plan: ConstructionRun, options: ModelOptions, pilot: Path | 
     from eclose.calls.run import find_forecast_price
     from eclose_train.construction.forecast import forecast_construction
 
-    prices = {model.name: find_forecast_price(model, options.calls) for model in plan.models.all}
+    prices = {model.name: find_forecast_price(model, options.calls) for model in plan.model_refs}
     usage = forecast_construction(plan, prices, pilot)
     cost = "cost unknown" if usage.cost is None else f"about {format_money(round(usage.cost), options.calls.currency)}"
     sources = format_count(usage.sources, "source")

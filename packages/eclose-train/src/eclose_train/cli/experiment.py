@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_table
-from eclose_train.cli import audit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +22,10 @@ app = typer.Typer(
     help="Run a study of backbones, methods and seeds from one plan.",
 )
 
-app.add_typer(audit.app, name="audit")
-
+audit = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Let people label a sample of results, and compare the labels."
+)
+app.add_typer(audit, name="audit")
 
 ExperimentFolder = Annotated[
     Path, typer.Argument(help="Folder of an experiment.", file_okay=False, show_default=False, metavar="DIR")
@@ -47,10 +48,11 @@ def init(
     finished stages: a plan with one more seed or method adds cells, and the others are not run again.
     """
     from eclose_train.experiment.folder import init_experiment
+    from eclose_train.experiment.forecast import forecast_experiment
 
     experiment = init_experiment(plan, out)
     _print_grid(experiment)
-    _print_forecast(experiment.forecast(), experiment)
+    _print_forecast(forecast_experiment(experiment), experiment)
     _print_judge_forecast(experiment)
     for missing in experiment.missing_inputs:
         print_line(f"not there yet: {missing}")
@@ -170,10 +172,74 @@ def report(
     """
     from eclose_train.experiment.results import report_experiment
 
-    written = report_experiment(folder, out)
-    for sentence in written.report.missing:
+    written, paths = report_experiment(folder, out)
+    for sentence in written.missing:
         print_line(f"missing: {sentence}")
-    for path in written.paths:
+    for path in paths:
+        print_line(f"  {path}")
+
+
+@audit.command()
+def sample(
+    folder: ExperimentFolder,
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder of the sample.", file_okay=False, show_default=False)
+    ],
+    questions: Annotated[int, typer.Option(min=1, help="Questions of each dataset and backbone.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 42,
+    training_seed: Annotated[
+        int | None,
+        typer.Option(help="Training seed of the audited models.  [default: the first of the plan]", show_default=False),
+    ] = None,
+) -> None:
+    """Draw responses of all tuned methods for people to label.
+
+    Every dataset and backbone gets its own questions; no question is used with two backbones. All methods answer the
+    same questions. Writes instances.jsonl and responses.jsonl, and prints the command that opens a project with them.
+    """
+    from eclose_train.experiment.audit import sample_audit
+
+    drawn = sample_audit(folder, out, questions=questions, seed=seed, training_seed=training_seed)
+    rows = [[backbone, benchmark, str(len(ids))] for (backbone, benchmark), ids in drawn.questions.items()]
+    print_table(f"{out}: {format_count(len(drawn.responses), 'response')}", ["backbone", "dataset", "questions"], rows)
+    print_line(f"counts: {drawn.counts}")
+    print_line(
+        f"Label them with: eclose annotate init PROJECT {out} --share-questions --annotators NAMES --adjudicators NAME"
+    )
+
+
+@audit.command(name="report")
+def report_labels(
+    folder: ExperimentFolder,
+    labels: Annotated[
+        Path,
+        typer.Argument(
+            help="People's verdicts, as eclose annotate export writes them.", dir_okay=False, show_default=False
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder of the tables; default: report in DIR.", file_okay=False, show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Compare the labels of the judge with people's in an audit, and write the tables as JSON, Markdown and LaTeX.
+
+    Agreement by label, rates of every method under both kinds of labels, their differences, and the methods compared
+    under people's labels. Set audit_labels in the plan to have the tables in experiment report too.
+    """
+    from eclose_train.experiment.audit import report_audit
+
+    results, paths = report_audit(folder, labels, out)
+    print_line(
+        f"{format_count(results.responses, 'response')} to {format_count(results.questions, 'question')} labelled"
+    )
+    if results.not_in_runs:
+        print_line(f"not used: {format_count(results.not_in_runs, 'label')} of responses outside the experiment")
+    for path in paths:
         print_line(f"  {path}")
 
 
@@ -222,7 +288,7 @@ def _describe_hours(forecast: ExperimentForecast, methods: Sequence[str]) -> str
 def _print_judge_forecast(experiment: Experiment) -> None:
     """Print the calls and the cost of judging that is left."""
     from eclose.calls.prices import format_money
-    from eclose_train.experiment.judge_forecast import forecast_judge_cost
+    from eclose_train.experiment.forecast import forecast_judge_cost
 
     if (forecast := forecast_judge_cost(experiment)) is None:
         print_line("Judging: cost unknown until there are questions, and families or responses")

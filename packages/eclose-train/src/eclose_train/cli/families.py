@@ -168,9 +168,9 @@ def _export_dataset(context: typer.Context, families: Path, out: Path, *, force:
         source = context.get_parameter_source(name)
         if source is not None and source.name != "DEFAULT":
             raise SettingError(f"--{name}: is for rows with a prompt, which datasets do not have. Leave it out.")
-    exported = export_dataset(families, out, force=force)
-    counts = exported.manifest.counts
-    print_line(f"{out}: {counts}" + (" (done before, nothing to do)" if exported.again else ""))
+    manifest, again = export_dataset(families, out, force=force)
+    counts = manifest.counts
+    print_line(f"{out}: {counts}" + (" (done before, nothing to do)" if again else ""))
     if counts.quarantined:
         print_line(f"  records that could not be read, with reasons: {out / QUARANTINE}")
     return QUARANTINED_EXIT_CODE if counts.quarantined else 0

@@ -22,15 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from eclose.report.word_diff import MarkedText
-    from eclose_train.construction.findings import FamilyJudgementDisplay, FindingDisplay, FindingPartDisplay
-    from eclose_train.construction.view import (
-        FamilyCitationDisplay,
-        FamilyDisplay,
-        PassageDisplay,
-        StepDisplay,
-        ViewDisplay,
-        ViewEditDisplay,
-    )
+    from eclose_train.construction.findings import FindingDisplay, FindingPartDisplay
+    from eclose_train.construction.view import FamilyDisplay, PassageDisplay, StepDisplay, ViewDisplay, ViewEditDisplay
 
 WIDTH = 100
 """Widest line in columns; wider ones are hard to read."""
@@ -164,7 +157,7 @@ def _view(view: ViewDisplay) -> Iterator[FamilyLine]:
     for number in view.omitted_steps:
         yield _line(5, "", (f"step {number} of Gold has no counterpart here", SOFT))
     yield from _text(2, "Answer    ", view.answer)
-    yield _line(2, "Support   ", (_listed(view.support) or "none", ""), style=SOFT)
+    yield _line(2, "Support   ", (", ".join(map(str, view.support)) or "none", ""), style=SOFT)
 
 
 def _change(change: ViewEditDisplay) -> Iterator[FamilyLine]:
@@ -200,10 +193,6 @@ def describe_step_support(step: StepDisplay) -> str:
     """Return the passages and steps that a step rests on, in words."""
     parts = [*map(str, step.passages), *(f"step {number}" for number in step.premises)]
     return ", ".join(parts) or "no passage or step"
-
-
-def _listed(references: Iterable[FamilyCitationDisplay]) -> str:
-    return ", ".join(map(str, references))
 
 
 def _passages(family: FamilyDisplay, *, everything: bool) -> Iterator[FamilyLine]:
@@ -248,12 +237,7 @@ def _finding(finding: FindingDisplay) -> Iterator[FamilyLine]:
 def _part(part: FindingPartDisplay) -> Iterator[FamilyLine]:
     spans: list[tuple[str, str]] = []
     for judgement in part.judgements:
-        spans += [*([(", ", "")] if spans else ()), *_judged(judgement)]
+        spans += [*([(", ", "")] if spans else ()), (f"{judgement.name} ", ""), (judgement.answer, judgement.tone)]
     reason = part.reason or "no reason given"
     spans += [(" - ", SOFT), (reason, SOFT)] if spans else [(reason, SOFT)]
     return _broken(6, f"{part.name}: " if part.name else "", spans)
-
-
-def _judged(judgement: FamilyJudgementDisplay) -> Iterator[tuple[str, str]]:
-    yield f"{judgement.name} ", ""
-    yield judgement.answer, judgement.tone

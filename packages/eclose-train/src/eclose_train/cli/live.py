@@ -110,12 +110,7 @@ class LiveProgress:
 
 @contextmanager
 def show_experiment_progress(folder: Path, *, live: bool) -> Iterator[PlainProgress | LiveProgress]:
-    """Show the progress of a run while the block lasts.
-
-    Args:
-        folder: Folder of the experiment.
-        live: Whether a table may be drawn; lines are printed where standard error is no terminal.
-    """
+    """Show the progress of a run while the block lasts: a table if ``live``, lines where there is no terminal."""
     if not live or not sys.stderr.isatty():
         yield PlainProgress()
         return

@@ -192,11 +192,7 @@ def switch_result_to_json(result: SwitchResult) -> dict[str, Any]:
         for table in tables
     ]
     contrasts = [
-        {
-            "system": system,
-            **source_fields(system),
-            "edges": _contrast_fields(row),
-        }
+        {"system": system, **source_fields(system), "edges": _contrast_fields(row)}
         for system, row in result.contrasts.items()
     ]
     return {

@@ -7,7 +7,7 @@ of two traces are equal because they are the same objects, and do not depend on 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eclose.prompts.structured import InconsistentReplyError
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from eclose.values.instance import Passage
-    from eclose_train.construction.settings import ConstructionStage
 
-# All three classes are stored in the ledger of a run: field names are part of its format.
+# All classes are stored in the ledger of a run: field names are part of its format.
+
+CODE = "code"
+"""Origin of a refusal of what a constructor wrote by the code that reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,6 @@ class FamilyDraft:
     setbacks: tuple[CandidateRejection, ...] = ()
     """Setbacks of candidates that were dropped on the way."""
 
-    def add_attempts(
-        self, stage: ConstructionStage, attempts: int, setbacks: tuple[CandidateRejection, ...] = ()
-    ) -> FamilyDraft:
-        """Return the draft with the number of attempts of a stage, and the setbacks of its dropped candidates."""
-        return replace(self, attempts={**self.attempts, stage: attempts}, setbacks=(*self.setbacks, *setbacks))
-
     def family(self, provenance: FamilyProvenance) -> Family:
         """Return the complete family."""
         assert self.gold is not None
@@ -103,15 +99,6 @@ class FailedSource:
     setbacks: tuple[CandidateRejection, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UnusableCandidate:
-    """A candidate that gives no view."""
-
-    reason: str
-    """Short reason from a fixed set, by which rejections are counted."""
-    detail: str
-
-
 def find_support_passage_ids(source: Instance, indices: Iterable[int]) -> tuple[str, ...]:
     """Return the ids of passages by their indices, each once, in the order of the evidence."""
     return _passage_ids(source.evidence, sorted(set(indices)))
@@ -131,7 +118,7 @@ def parse_gold_view(source: Instance, support_ids: tuple[str, ...], reply: Mappi
     )
 
 
-def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | UnusableCandidate:
+def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | CandidateRejection:
     """Return the evidence edit of one variation in a reply.
 
     The passage is edited here, and the steps before the first affected one are those of the gold trace.
@@ -143,10 +130,10 @@ def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | 
     passage, first = gold.evidence[index], reply["first"] - 1
     # Details of unusable candidates reach the constructor as objections, so their wording is part of the prompts.
     if reply["claim"] not in passage.text:
-        return UnusableCandidate("claim_not_found", f"{reply['claim']!r} does not stand in passage {index}.")
+        return CandidateRejection(CODE, "claim_not_found", f"{reply['claim']!r} does not stand in passage {index}.")
     if not 0 <= first < len(gold.trace):
         detail = f"step {first + 1} is said to be the first affected, of {len(gold.trace)}."
-        return UnusableCandidate("no_such_step", detail)
+        return CandidateRejection(CODE, "no_such_step", detail)
     intervention = PassageIntervention(
         reply["claim"],
         tuple(TextReplacement(replacement["old"], replacement["new"]) for replacement in reply["replacements"]),
@@ -154,31 +141,24 @@ def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | 
     )
     edited = edit_passage(passage, intervention.replacements, intervention.keep)
     if isinstance(edited, RefusedEdit):
-        return UnusableCandidate(edited.failures[0].problem.value, "; ".join(map(str, edited.failures)))
+        return CandidateRejection(CODE, edited.failures[0].problem.value, "; ".join(map(str, edited.failures)))
     # Exactly one passage differs, and the others are the same objects (gate H^e, appendix B.4).
     evidence = (*gold.evidence[:index], edited.passage, *gold.evidence[index + 1 :])
     continuation, proof = _parse_steps(reply["steps"], evidence, before=first)
     proof = (*gold.proof[:first], *proof)
+    # A changed claim may lead to other passages. Where the steps name fewer than two, the original's support is added.
+    named = {id_ for node in proof for id_ in node.passage_ids}
+    support = named if len(named) > 1 else named.union(gold.support_ids)
     view = View(
         kind=ViewKind.EVIDENCE_CF,
         question=gold.question,
         evidence=evidence,
         trace=Trace((*gold.trace.steps[:first], *continuation.steps)),
         answer=reply["answer"].strip(),
-        support_ids=_find_support(gold, proof),
+        support_ids=tuple(passage.id for passage in gold.evidence if passage.id in support),
         proof=proof,
     )
     return EvidenceEdit(view, passage_id, first, intervention)
-
-
-def _find_support(gold: View, proof: tuple[ProofStep, ...]) -> tuple[str, ...]:
-    """Return the passages that the steps rest on; a changed claim may lead to other passages than the original's.
-
-    Where the steps name fewer than two, the original's support is added.
-    """
-    named = {id_ for node in proof for id_ in node.passage_ids}
-    support = named if len(named) > 1 else named.union(gold.support_ids)
-    return tuple(passage.id for passage in gold.evidence if passage.id in support)
 
 
 def parse_question_edit(gold: View, reply: Mapping[str, Any]) -> QuestionEdit:

@@ -15,9 +15,7 @@ from eclose.files.jsonl import ReadRecord, encode_json_line
 from eclose.prompts.material_json import disclose_passages, disclose_steps
 from eclose.values.family_rules import check_family
 from eclose_train.construction import questions as material
-from eclose_train.construction.candidates import CandidateRejection
 from eclose_train.construction.lengths import make_path_counter
-from eclose_train.construction.questions import ConstructionRole
 from eclose_train.families.files import open_families
 
 if TYPE_CHECKING:
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
 
     from eclose.values.family import EvidenceEdit, Family, FamilyFinding, QuestionEdit, View
     from eclose.values.instance import Instance, Passage
+    from eclose_train.construction.candidates import CandidateRejection
+    from eclose_train.construction.lengths import PathTokenCounter
     from eclose_train.construction.roles import ConstructionTeam
 
     CheckResult: TypeAlias = "tuple[FamilyFinding, ...] | CandidateRejection"
@@ -66,55 +66,45 @@ def validate_families(
 ) -> FamilyValidation:
     """Check all that code can check in a file of families, in ``families.jsonl`` of a run's folder, or in a dataset.
 
-    Args:
-        path: File of families, JSON Lines or Parquet, or folder of a run or of a dataset.
-        tokenizer: Folder or name of the model to train, to count tokens exactly; estimated by default.
-        max_length: Longest path in tokens.
-        hub: Whether an address on a hub may be fetched.
-        wrap: Wraps the records with a label, for a progress display.
+    Tokens are estimated without ``tokenizer``, a folder or name of the model to train. ``wrap`` wraps the records with
+    a label, for a progress display.
     """
     source = open_families(path, hub=hub)
     validation = FamilyValidation(source.json_file or Path(path))
-    records = wrap(source.scan(), f"reading {validation.path.name}")
-    for record, problems in _check(records, tokenizer, max_length):
+    length, ids = make_path_counter(tokenizer), SeenIds()
+    for number, record in enumerate(wrap(source.scan(), f"reading {validation.path.name}"), start=1):
+        problems = list(_list_problems(record, number, length, max_length, ids))
         if record.error is not None:
             validation.unreadable += 1
         elif problems:
             validation.failed += 1
         else:
             validation.passed += 1
-        validation.problems += problems
+        validation.problems += (FamilyProblem(record.where, gate, detail) for gate, detail in problems)
     return validation
 
 
-def _check(
-    records: Iterable[ReadRecord[Family]], tokenizer: str | None, max_length: int
-) -> Iterator[tuple[ReadRecord[Family], list[FamilyProblem]]]:
-    length, ids = make_path_counter(tokenizer), SeenIds()
-    for number, record in enumerate(records, start=1):
-        family = record.value
-        if family is None:
-            yield record, [FamilyProblem(record.where, "unreadable", str(record.error or record.rejected))]
-            continue
-        problems = [
-            FamilyProblem(record.where, failure.gate.value, f"{failure.where}: {failure.detail}")
-            for failure in check_family(family)
-        ]
-        if first := ids.add(family.id, encode_json_line(family), number):
-            detail = f"{family.id!r} is the id of record {first[0]} as well"
-            problems.append(FamilyProblem(record.where, "repeated_id", detail))
-        if (tokens := length.count_family(family)) > max_length:
-            detail = f"{tokens:,} tokens are more than {max_length:,}"
-            problems.append(FamilyProblem(record.where, "too_long", detail))
-        yield record, problems
+def _list_problems(
+    record: ReadRecord[Family], number: int, length: PathTokenCounter, max_length: int, ids: SeenIds
+) -> Iterator[tuple[str, str]]:
+    """Yield each gate that a record fails, with the detail."""
+    family = record.value
+    if family is None:
+        yield "unreadable", str(record.error or record.rejected)
+        return
+    for failure in check_family(family):
+        yield failure.gate.value, f"{failure.where}: {failure.detail}"
+    if first := ids.add(family.id, encode_json_line(family), number):
+        yield "repeated_id", f"{family.id!r} is the id of record {first[0]} as well"
+    if (tokens := length.count_family(family)) > max_length:
+        yield "too_long", f"{tokens:,} tokens are more than {max_length:,}"
 
 
 async def verify_source(source: Instance, reference: str, team: ConstructionTeam) -> CheckResult:
     """Check whether a family can be built from a source (seed screen)."""
     # Retained if |E| >= 2, E warrants the reference, D warrants it uniquely, and D without E does not (appendix B.2).
     seed = material.SourceScreenMaterial(source.question, disclose_passages(source.evidence), reference, source.aliases)
-    finding = await team.judge(ConstructionRole.SCREEN_SEED, seed)
-    return finding if isinstance(finding, CandidateRejection) else (finding,)
+    return await team.judge(seed)
 
 
 async def verify_target_response(gold: View, team: ConstructionTeam) -> CheckResult:
@@ -127,8 +117,7 @@ async def verify_target_response(gold: View, team: ConstructionTeam) -> CheckRes
         disclose_steps(gold.trace),
         gold.answer,
     )
-    finding = await team.judge(ConstructionRole.VERIFY_TARGET, check, steps=len(gold.trace))
-    return finding if isinstance(finding, CandidateRejection) else (finding,)
+    return await team.judge(check)
 
 
 async def verify_evidence_edit(gold: View, edit: EvidenceEdit, team: ConstructionTeam) -> CheckResult:
@@ -137,9 +126,6 @@ async def verify_evidence_edit(gold: View, edit: EvidenceEdit, team: Constructio
     question, evidence = gold.question, disclose_passages(gold.evidence)
     # The screen sees no trace, so it is the cheaper call and comes first.
     screen = material.EvidenceScreenMaterial(question, evidence, edited, gold.answer, view.answer)
-    screened = await team.judge(ConstructionRole.SCREEN_EVIDENCE, screen)
-    if isinstance(screened, CandidateRejection):
-        return screened
     # Steps before the first affected one must hold in both contexts, that step only in its own, and closure must fail
     # for the crossed pairs of trace and answer (appendix B.4).
     check = material.EvidenceCheckMaterial(
@@ -152,8 +138,7 @@ async def verify_evidence_edit(gold: View, edit: EvidenceEdit, team: Constructio
         view.answer,
         edit.first_affected_step + 1,
     )
-    verified = await team.judge(ConstructionRole.VERIFY_EVIDENCE, check, steps=len(view.trace))
-    return verified if isinstance(verified, CandidateRejection) else (screened, verified)
+    return await team.judge(screen, check)
 
 
 async def verify_question_edit(gold: View, edit: QuestionEdit, team: ConstructionTeam) -> CheckResult:
@@ -161,9 +146,6 @@ async def verify_question_edit(gold: View, edit: QuestionEdit, team: Constructio
     evidence, view = disclose_passages(gold.evidence), edit.view
     # Neither answer may satisfy the other question (appendix B.5).
     screen = material.QuestionScreenMaterial(gold.question, view.question, evidence, gold.answer, view.answer)
-    screened = await team.judge(ConstructionRole.SCREEN_QUESTION, screen)
-    if isinstance(screened, CandidateRejection):
-        return screened
     # Both traces must align with their own question and with no other (appendix B.5). No pair tests closure here,
     # because question and trace change together.
     check = material.QuestionCheckMaterial(
@@ -175,8 +157,7 @@ async def verify_question_edit(gold: View, edit: QuestionEdit, team: Constructio
         disclose_steps(view.trace),
         view.answer,
     )
-    verified = await team.judge(ConstructionRole.VERIFY_QUESTION, check, steps=len(view.trace))
-    return verified if isinstance(verified, CandidateRejection) else (screened, verified)
+    return await team.judge(screen, check)
 
 
 def find_passage_indices(evidence: tuple[Passage, ...], ids: tuple[str, ...]) -> tuple[int, ...]:

@@ -140,29 +140,22 @@ def build_finding_displays(family: Family, edits: Sequence[str]) -> tuple[Findin
     for finding in family.findings:
         key = (finding.role, finding.again)
         numbers[key] += 1
-        displays.append(_display(finding, _subject(finding, numbers[key], counts[key], edits)))
+        if finding.edit is not None and finding.edit < len(edits):
+            subject = edits[finding.edit]
+        else:
+            subject = f"{numbers[key]} of {counts[key]}" if counts[key] > 1 else ""
+        displays.append(
+            FindingDisplay(
+                role=finding.role,
+                question=ROLE_WORDS.get(finding.role, finding.role),
+                judge=finding.judge,
+                subject=subject,
+                again=finding.again,
+                objections=finding.objections,
+                parts=tuple(_parts(finding, finding.said)),
+            )
+        )
     return tuple(displays)
-
-
-def _subject(finding: FamilyFinding, number: int, count: int, edits: Sequence[str]) -> str:
-    """Return the view that a finding is about, or else its number among several."""
-    if finding.edit is not None and finding.edit < len(edits):
-        return edits[finding.edit]
-    return f"{number} of {count}" if count > 1 else ""
-
-
-def _display(finding: FamilyFinding, subject: str) -> FindingDisplay:
-    question = ROLE_WORDS.get(finding.role, finding.role)
-    parts = tuple(_parts(finding, finding.said))
-    return FindingDisplay(
-        role=finding.role,
-        question=question,
-        judge=finding.judge,
-        subject=subject,
-        again=finding.again,
-        objections=finding.objections,
-        parts=parts,
-    )
 
 
 def _parts(
@@ -183,7 +176,7 @@ def _parts(
             yield from _parts(finding, value, (*path, key))
         else:
             for number, entry in enumerate(value, start=1):
-                entry_name = f"{_entry(key)} {_text(entry.get('id', number))}"
+                entry_name = f"{'step' if key == 'steps' else key} {_text(entry.get('id', number))}"
                 yield from _parts(finding, entry, (*path, key), ", ".join([*path, entry_name]))
 
 
@@ -194,10 +187,6 @@ def _has_parts(value: Any) -> bool:
     return (
         isinstance(value, list | tuple) and bool(value) and all(isinstance(entry, Mapping) and entry for entry in value)
     )
-
-
-def _entry(key: str) -> str:
-    return "step" if key == "steps" else key
 
 
 def _judgement(finding: FamilyFinding, path: tuple[str, ...], value: Any) -> FamilyJudgementDisplay:

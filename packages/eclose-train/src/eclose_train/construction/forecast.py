@@ -102,13 +102,7 @@ class ConstructionForecast:
 def forecast_construction(
     plan: ConstructionRun, prices: Mapping[str, ModelPrice | None], pilot: Path | None = None
 ) -> ConstructionForecast:
-    """Forecast a run.
-
-    Args:
-        plan: The run.
-        prices: Prices by model name.
-        pilot: Folder of a finished run to scale up; None for a guess.
-    """
+    """Forecast a run by the finished one in the folder ``pilot``; without one, guess by prices of models by name."""
     with plan.open_records() as sources:
         instances = (record.value for record in sources)
         # No model is asked about a source without a reference.
@@ -121,7 +115,9 @@ def _scale_pilot(plan: ConstructionRun, sources: Iterable[Instance], pilot: Path
     if not companion_file_path(pilot / FAMILIES_FILE, "manifest.json").is_file():
         raise SettingError(f"{pilot}: holds no finished run of eclose construct.")
     manifest = read_manifest(companion_file_path(pilot / FAMILIES_FILE, "manifest.json"))
-    _refuse_other_work(plan, manifest.settings, pilot)
+    for name, value in plan.stage.settings.items():
+        if name not in ("limit", "format") and manifest.settings.get(name) != value:
+            raise SettingError(f"{pilot}: was built with other settings ({name}), so it is no pilot of this run.")
     funnel, usage = manifest.calls["funnel"], manifest.calls["usage"]
     counts = Counter(dataset_of_benchmark(source.benchmark) for source in sources)
     # Datasets differ widely in yield (92 % of 2Wiki and 19 % of MuSiQue sources pass the seed screen in the paper), so
@@ -147,13 +143,6 @@ def _scale_pilot(plan: ConstructionRun, sources: Iterable[Instance], pilot: Path
     )
 
 
-def _refuse_other_work(plan: ConstructionRun, settings: Mapping[str, object], pilot: Path) -> None:
-    """Raise where the pilot used other models, guidelines or settings."""
-    for name, value in plan.stage.settings.items():
-        if name not in ("limit", "format") and settings.get(name) != value:
-            raise SettingError(f"{pilot}: was built with other settings ({name}), so it is no pilot of this run.")
-
-
 def _guess(
     plan: ConstructionRun, prices: Mapping[str, ModelPrice | None], sources: Iterable[Instance]
 ) -> ConstructionForecast:
@@ -167,30 +156,22 @@ def _guess(
         )
         material += estimate_text_tokens(build_construction_prompt(seed).messages[-1]["content"])
     calls = list(_calls(plan.settings))
-    usages = [(call, _usage(call, count, material)) for call in calls]
-    costs = [_cost(prices.get(plan.models.of(call.model).name), usage) for call, usage in usages]
+    usages = [_usage(role, rate, count, material) for role, _, rate in calls]
+    models = [prices.get(plan.models.of(model).name) for _, model, _ in calls]
+    costs = [None if price is None else price.cost(usage) for price, usage in zip(models, usages, strict=True)]
     return ConstructionForecast(
         sources=count,
         families=count * prod(STAGE_YIELDS[stage] for stage in plan.settings.stages),
-        calls=count * sum(call.rate for call in calls),
-        prompt_tokens=sum(usage.prompt_tokens for _, usage in usages),
-        completion_tokens=sum(usage.completion_tokens for _, usage in usages),
+        calls=count * sum(rate for _, _, rate in calls),
+        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
+        completion_tokens=sum(usage.completion_tokens for usage in usages),
         cost=None if None in costs else sum(cost for cost in costs if cost is not None),
         basis=UNPILOTED_BASIS,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A role, its model, and the expected number of calls per source."""
-
-    role: ConstructionRole
-    model: str
-    rate: float
-
-
-def _calls(settings: ConstructSettings) -> Iterator[_Call]:
-    """Yield the calls of a source, if every part is built at the first attempt."""
+def _calls(settings: ConstructSettings) -> Iterator[tuple[ConstructionRole, str, float]]:
+    """Yield each role with its model and the expected calls per source, if parts are built at the first attempt."""
     reach = 1.0  # share of the sources that reach the stage
     for stage in settings.stages:
         checker = "reverifier" if stage is ConstructionStage.REVERIFY else "verifier"
@@ -198,21 +179,15 @@ def _calls(settings: ConstructSettings) -> Iterator[_Call]:
             # Every evidence edit is screened and verified by itself.
             per_edit = role in (ConstructionRole.SCREEN_EVIDENCE, ConstructionRole.VERIFY_EVIDENCE)
             model = "constructor" if role.constructs else checker
-            yield _Call(role, model, reach * (settings.edits if per_edit else 1))
+            yield role, model, reach * (settings.edits if per_edit else 1)
         reach *= STAGE_YIELDS[stage]
 
 
-def _usage(call: _Call, count: int, material: int) -> TokenUsage:
-    without_trace = call.role in (ConstructionRole.SCREEN_SEED, ConstructionRole.CONSTRUCT_TARGET)
-    instructions = estimate_text_tokens(render_role_instructions(call.role))
-    schema = estimate_text_tokens(json.dumps(ROLE_REPLY_SCHEMAS[call.role]))
+def _usage(role: ConstructionRole, rate: float, count: int, material: int) -> TokenUsage:
+    without_trace = role in (ConstructionRole.SCREEN_SEED, ConstructionRole.CONSTRUCT_TARGET)
+    instructions = estimate_text_tokens(render_role_instructions(role))
+    schema = estimate_text_tokens(json.dumps(ROLE_REPLY_SCHEMAS[role]))
     fixed = instructions + schema + (0 if without_trace else _TRACE_TOKENS)
     # Instructions and schema are sent with every call; ``material`` is the sum over all sources, each sent once per
     # call.
-    return TokenUsage(
-        round(call.rate * (count * fixed + material)), round(call.rate * count * _REPLY_TOKENS[call.role])
-    )
-
-
-def _cost(price: ModelPrice | None, usage: TokenUsage) -> int | None:
-    return None if price is None else price.cost(usage)
+    return TokenUsage(round(rate * (count * fixed + material)), round(rate * count * _REPLY_TOKENS[role]))

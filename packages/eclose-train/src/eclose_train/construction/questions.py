@@ -197,8 +197,8 @@ ROLE_MATERIAL_TYPES: Mapping[ConstructionRole, type[Any]] = {
     ConstructionRole.SCREEN_QUESTION: QuestionScreenMaterial,
     ConstructionRole.VERIFY_QUESTION: QuestionCheckMaterial,
 }
-# Every role has a material type of its own, so the role follows from the type.
-_ROLE_OF = {kind: role for role, kind in ROLE_MATERIAL_TYPES.items()}
+ROLE_OF_MATERIAL: Mapping[type[Any], ConstructionRole] = {kind: role for role, kind in ROLE_MATERIAL_TYPES.items()}
+"""Every role has a material type of its own, so the role follows from the type."""
 
 # Replies. Every judgement is preceded by its reason, so that a model writes the reason first.
 
@@ -289,7 +289,7 @@ ROLE_REPLY_SCHEMAS: Mapping[ConstructionRole, Mapping[str, Any]] = {
 
 def build_construction_prompt(material: ConstructionMaterial) -> PromptWithSchema:
     """Return the prompt of the role that the type of the material belongs to."""
-    role = _ROLE_OF[type(material)]
+    role = ROLE_OF_MATERIAL[type(material)]
     messages = (
         PromptMessage(role="system", content=render_role_instructions(role)),
         PromptMessage(role="user", content=render_material(material)),

@@ -1,6 +1,6 @@
 """Models in their roles: a constructor writes candidates, a verifier checks them, both under the locked guidelines.
 
-``protocol.acceptance`` lists the value each judgement of a verifier must have, and every judgement counts by itself.
+``ACCEPTANCE_CONDITIONS`` lists the value each judgement of a verifier must have, and every judgement counts by itself.
 For a target response the map of steps to passages is checked as well (R_E, appendix B.3): it must be complete, and
 every step must rest on the support, even where the reply calls the response grounded.
 """
@@ -19,6 +19,7 @@ from eclose.values.family import FamilyFinding
 from eclose.values.family_rules import MIN_SUPPORTING_PASSAGES
 from eclose_train.construction.candidates import CandidateRejection
 from eclose_train.construction.questions import (
+    ROLE_OF_MATERIAL,
     SOUNDNESS_JUDGEMENT,
     ConstructionRole,
     TargetCheckMaterial,
@@ -46,22 +47,15 @@ def parse_check_reply(
     support: Sequence[int] = (),
     again: bool = False,
 ) -> FamilyFinding:
-    """Return the finding of a reply.
-
-    Args:
-        role: Role of the model that replied.
-        judge: Name of the model that replied.
-        reply: The reply, in the shape of the role's schema.
-        passages: Number of passages in the prompt.
-        steps: Number of steps in the prompt; None for a role that sees none.
-        support: Indices of the supporting passages E, for the verifier of a target.
-        again: Whether this is the second check of a finished family.
+    """Return the finding of a reply to a prompt with so many passages and steps, None for a role that sees no steps.
 
     Raises:
         InconsistentReplyError: The reply names passages or steps that were not shown, contradicts itself, or leaves the
             map of steps to passages incomplete. The model is asked again.
     """
-    if wrong := [index for index in _named_passages(reply) if not 0 <= index < passages]:
+    # Passages are named as a source's support, and for a step.
+    named = [*reply.get("support", ()), *(index for entry in _steps(reply) for index in entry.get("passages", ()))]
+    if wrong := [index for index in named if not 0 <= index < passages]:
         raise InconsistentReplyError("no such passage", f"there are no passages {wrong} among {passages}.")
     # Indices and ids are checked before judgements: a reply that mixes them up judged something else.
     objections = [*_unsound(reply, steps), *find_objections(role, reply), *_unfit(role, reply)]
@@ -77,13 +71,6 @@ def describe_objections(finding: FamilyFinding, support: Sequence[int] = ()) -> 
     """Return the judgements that object, each with its reason, for the constructor's next attempt."""
     reasons = ((name, _reason(finding.said, name, support)) for name in finding.objections)
     return "; ".join(f"{name}: {reason}" if reason else name for name, reason in reasons)
-
-
-def _named_passages(reply: Mapping[str, Any]) -> Iterator[int]:
-    """Yield every passage that a reply names: as a source's support, and for a step."""
-    yield from reply.get("support", ())
-    for entry in _steps(reply):
-        yield from entry.get("passages", ())
 
 
 def _steps(reply: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -180,15 +167,9 @@ class ConstructionTeam:
     async def construct(
         self, material: ConstructionMaterial, parse: Callable[[Mapping[str, Any]], Any], attempt: int
     ) -> Any:
-        """Ask the constructor for a candidate.
+        """Ask the constructor for a candidate; each attempt draws a reply of its own.
 
-        Args:
-            material: Material of the prompt.
-            parse: Parses the reply into the candidate.
-            attempt: Number of the attempt; each draws a reply of its own.
-
-        Returns:
-            The parsed candidate, or a setback where the constructor wrote none.
+        Returns the parsed candidate, or a setback where the constructor wrote none.
         """
         prompt = build_construction_prompt(material)
 
@@ -208,11 +189,21 @@ class ConstructionTeam:
             answer.value if answer.reason is None else CandidateRejection(prompt.name, answer.reason, "no usable reply")
         )
 
-    async def judge(
-        self, role: ConstructionRole, material: ConstructionMaterial, *, steps: int | None = None
-    ) -> FamilyFinding | CandidateRejection:
-        """Return the verifier's finding if no judgement objects, a setback otherwise."""
+    async def judge(self, *materials: ConstructionMaterial) -> tuple[FamilyFinding, ...] | CandidateRejection:
+        """Return the verifier's finding on each material; a setback at the first judgement that objects."""
+        findings = []
+        for material in materials:
+            finding = await self._judge(material)
+            if isinstance(finding, CandidateRejection):
+                return finding
+            findings.append(finding)
+        return tuple(findings)
+
+    async def _judge(self, material: ConstructionMaterial) -> FamilyFinding | CandidateRejection:
+        role = ConstructionRole(ROLE_OF_MATERIAL[type(material)])
         support = material.support if isinstance(material, TargetCheckMaterial) else ()
+        # A verifier judges the steps of the edited response where there is one.
+        steps = getattr(material, "edited_steps", getattr(material, "steps", None))
         answer = await ask_structured(
             self.verifier,
             build_construction_prompt(material),
@@ -221,7 +212,7 @@ class ConstructionTeam:
                 role,
                 self.verifier.name,
                 passages=len(material.evidence),
-                steps=steps,
+                steps=None if steps is None else len(steps),
                 support=support,
                 again=self.second_check,
             ),

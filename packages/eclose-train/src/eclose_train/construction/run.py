@@ -44,7 +44,7 @@ from eclose_train.families.publish import DatasetCardState, find_dataset_card_st
 from eclose_train.families.split import is_split_file, split_families
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from eclose.calls.client import CallSettings
     from eclose.calls.http.endpoint import ServerAddress
@@ -69,15 +69,12 @@ class ConstructionSources:
         # Sources are sorted by id, so which of several equal questions is used does not depend on the file's order.
         questions = SeenIds()
         for number, record in enumerate(self._spool):
-            question = None if record.value is None else _normalise(record.value.question)
+            # Compared without differences in white space, case and the encoding of accents.
+            text = None if record.value is None else unicodedata.normalize("NFC", record.value.question)
+            question = None if text is None else " ".join(text.casefold().split())
             # One family per question: the paper removed a family with a duplicate question as well (appendix B.6).
             repeated = question is not None and questions.add(question, b"", number) is not None
             yield ReadRecord(record.where, rejected=DUPLICATE) if repeated else record
-
-
-def _normalise(question: str) -> str:
-    """Return a question without differences in white space, case and the encoding of accents."""
-    return " ".join(unicodedata.normalize("NFC", question).casefold().split())
 
 
 @dataclass(frozen=True)
@@ -87,11 +84,6 @@ class ConstructionModels:
     constructor: ModelRef
     verifier: ModelRef
     reverifier: ModelRef
-
-    @property
-    def all(self) -> tuple[ModelRef, ModelRef, ModelRef]:
-        """All models, in the order of the arguments of ``ConstructionPlan.jobs``."""
-        return self.constructor, self.verifier, self.reverifier
 
     def of(self, role: str) -> ModelRef:
         """Return the model of a role: ``constructor``, ``verifier`` or ``reverifier``."""
@@ -129,17 +121,9 @@ async def construct_families(
     layout: RecordLayout = RecordLayout.AUTO,
     limit: int | None = None,
 ) -> RunResult:
-    """Build families and write ``families.jsonl``, its two splits and its data card.
+    """Build families from the first ``limit`` sources in seeded order, all by default.
 
-    Args:
-        instances: File of sources.
-        models: Models by role.
-        out: Folder of the run.
-        settings: Settings of construction.
-        calls: Settings of model calls.
-        options: Options of the run, such as retry, replay and force.
-        layout: Layout of the records in the file.
-        limit: Number of sources to use, in seeded order; all by default.
+    Writes ``families.jsonl``, its two splits and its data card into the folder ``out``.
     """
     run = ConstructionRun.of(Path(instances), models, Path(out), settings or ConstructSettings(), layout, limit)
     return await run_models_on_records(run, calls, options)
@@ -200,12 +184,13 @@ class ConstructionRun(ModelRun[Instance]):
     @contextmanager
     def open_records(self) -> Iterator[ConstructionSources]:
         """Open the sources of the run: all of the file, or the first ``limit`` in seeded order."""
-        ids = None if self.limit is None else _first_in_seeded_order(self._scan(), self.limit)
-        records = (
-            self._scan()
-            if ids is None
-            else (record for record in self._scan() if record.value is None or record.value.id in ids)
-        )
+        records = self._scan()
+        if self.limit is not None:
+            # The order of ``eclose data sample``, so that a subset is a sample too.
+            sources = (record.value for record in self._scan() if record.value is not None)
+            ids = {rank_in_seeded_order(source, DEFAULT_SEED): source.id for source in sources}
+            chosen = {ids[rank] for rank in nsmallest(self.limit, ids)}
+            records = (record for record in records if record.value is None or record.value.id in chosen)
         with SortedSpool(records) as spool:
             yield ConstructionSources(spool)
 
@@ -219,17 +204,37 @@ class ConstructionRun(ModelRun[Instance]):
             return await count_funnel_by_dataset(ledger, sampled, sources, self.settings.stages)
 
     def check_output(self, *, force: bool) -> None:
-        """Raise where a derived file would overwrite an input or a file of another run."""
-        _refuse_overwriting(self.stage, force=force)
+        """Raise where a derived file would overwrite an input or a file of another run; before any call is paid for."""
+        folder = self.stage.out.parent
+        derived = [folder / name for name in (TRAIN, DEVELOPMENT, CARD_FILE)]
+        for path in derived:
+            if path.exists() and any(path.samefile(source) for source in self.stage.inputs):
+                raise SettingError(f"{path}: is an input and would be overwritten. Write to another folder with --out.")
+        # With a manifest the folder belongs to a finished run, and ``PipelineStep.claim`` compares it with this one.
+        if force or self.stage.manifest_path.exists():
+            return
+        ours = {path: is_split_file(path) for path in derived} | {
+            folder / CARD_FILE: find_dataset_card_state(folder) is not DatasetCardState.FOREIGN
+        }
+        for path in derived:
+            if path.exists() and not ours[path]:
+                raise UserError(
+                    f"{path}: was not written by this run. Name another folder with --out, or pass --force."
+                )
 
     def write_derived(self, *, force: bool) -> None:
-        """Write the two splits and the data card."""
-        _write_derived(self.stage.out.parent, force=force)
+        """Write the files that follow from the families: the two splits, and the data card unless it was edited."""
+        folder = self.stage.out.parent
+        split_families(folder)
+        state = find_dataset_card_state(folder)
+        # An edited card is never replaced, not even with force: the edits could not be recovered.
+        if state in (DatasetCardState.NONE, DatasetCardState.OURS) or (force and state is DatasetCardState.FOREIGN):
+            write_run_card(folder)
 
     @property
     def model_refs(self) -> tuple[ModelRef, ...]:
         """Constructor, verifier and reverifier."""
-        return self.models.all
+        return self.models.constructor, self.models.verifier, self.models.reverifier
 
     def record_id(self, record: Instance | FamilyDraft | Family) -> str:
         """Return the id of the source that a draft or a family is built from."""
@@ -265,40 +270,3 @@ class ConstructionRun(ModelRun[Instance]):
         reverifier: ChatModel,
     ) -> Any:
         return await work(record, team=ConstructionTeam(constructor, verifier, self.settings, reverifier))
-
-
-def _first_in_seeded_order(records: Iterable[ReadRecord[Instance]], limit: int) -> set[str]:
-    """Return the ids of the first sources in the order of ``eclose data sample``, so that a subset is a sample too."""
-    ids = {
-        rank_in_seeded_order(source, DEFAULT_SEED): source.id
-        for record in records
-        if (source := record.value) is not None
-    }
-    return {ids[rank] for rank in nsmallest(limit, ids)}
-
-
-def _write_derived(folder: Path, *, force: bool) -> None:
-    """Write the files that follow from the families: the two splits, and the data card unless it was edited."""
-    split_families(folder)
-    state = find_dataset_card_state(folder)
-    # An edited card is never replaced, not even with force: the edits could not be recovered.
-    if state in (DatasetCardState.NONE, DatasetCardState.OURS) or (force and state is DatasetCardState.FOREIGN):
-        write_run_card(folder)
-
-
-def _refuse_overwriting(step: PipelineStep, *, force: bool) -> None:
-    """Raise where files written at the end would replace files of another origin; before any call is paid for."""
-    folder = step.out.parent
-    derived = [folder / name for name in (TRAIN, DEVELOPMENT, CARD_FILE)]
-    for path in derived:
-        if path.exists() and any(path.samefile(source) for source in step.inputs):
-            raise SettingError(f"{path}: is an input and would be overwritten. Write to another folder with --out.")
-    # With a manifest the folder belongs to a finished run, and ``PipelineStep.claim`` compares it with this one.
-    if force or step.manifest_path.exists():
-        return
-    ours = {path: is_split_file(path) for path in derived} | {
-        folder / CARD_FILE: find_dataset_card_state(folder) is not DatasetCardState.FOREIGN
-    }
-    for path in derived:
-        if path.exists() and not ours[path]:
-            raise UserError(f"{path}: was not written by this run. Name another folder with --out, or pass --force.")

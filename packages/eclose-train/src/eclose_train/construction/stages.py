@@ -19,10 +19,10 @@ from eclose.values.identity import content_hash
 from eclose.values.judgment import NO_REFERENCE_REASON
 from eclose_train.construction import questions as material
 from eclose_train.construction.candidates import (
+    CODE,
     CandidateRejection,
     FailedSource,
     FamilyDraft,
-    UnusableCandidate,
     find_support_passage_ids,
     parse_evidence_edit,
     parse_gold_view,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from eclose_train.construction.lengths import PathTokenCounter
     from eclose_train.construction.roles import ConstructionTeam
 
-GATES, CODE, LENGTH = "gates", "code", "length"
+GATES, LENGTH = "gates", "length"
 INCOMPARABLE = "no letter of the reference answer can be compared"
 """Rejection reason: answers are compared by Latin letters and digits, as in the paper, and this one has none."""
 
@@ -130,12 +130,12 @@ async def build_evidence_edits(draft: FamilyDraft, team: ConstructionTeam) -> Fa
     return await _repeat(draft, team, ConstructionStage.EVIDENCE, attempt)
 
 
-def _parse_edit(gold: View, variation: Mapping[str, Any]) -> EvidenceEdit | UnusableCandidate:
+def _parse_edit(gold: View, variation: Mapping[str, Any]) -> EvidenceEdit | CandidateRejection:
     """Parse a variation; an unreadable one does not affect the others of the reply."""
     try:
         return parse_evidence_edit(gold, variation)
     except InconsistentReplyError as error:
-        return UnusableCandidate(error.kind, str(error))
+        return CandidateRejection(CODE, error.kind, str(error))
 
 
 def _number_edit(findings: Iterable[FamilyFinding], index: int) -> list[FamilyFinding]:
@@ -145,13 +145,13 @@ def _number_edit(findings: Iterable[FamilyFinding], index: int) -> list[FamilyFi
 async def _check_edit(
     draft: FamilyDraft,
     gold: View,
-    edit: EvidenceEdit | UnusableCandidate,
+    edit: EvidenceEdit | CandidateRejection,
     team: ConstructionTeam,
     before: list[EvidenceEdit],
 ) -> CheckResult:
     """Check a candidate by code, gates, screen and verifier, in the order of their cost."""
-    if isinstance(edit, UnusableCandidate):
-        return CandidateRejection(CODE, edit.reason, edit.detail)
+    if isinstance(edit, CandidateRejection):
+        return edit
     # Two variations with the same effect would count as two edits of the family.
     if any(edit.view.evidence == other.view.evidence for other in before):
         return CandidateRejection(CODE, "same edit twice", "an earlier variation changed the passage in the same way.")
@@ -260,7 +260,8 @@ async def _repeat(
     for number in range(team.settings.attempts):
         result = await attempt(number, objection)
         if isinstance(result, FamilyDraft):
-            return result.add_attempts(stage, number + 1, tuple(setbacks))
+            attempts = {**result.attempts, stage: number + 1}
+            return replace(result, attempts=attempts, setbacks=(*result.setbacks, *setbacks))
         setbacks += result
         # Objections to this attempt only: the next candidate answers these, and earlier ones were about other
         # candidates.

@@ -18,7 +18,7 @@ from eclose_train.construction.findings import FindingDisplay, build_finding_dis
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose.values.family import EvidenceEdit, Family, FamilyProvenance, QuestionEdit, View
+    from eclose.values.family import EvidenceEdit, Family, FamilyProvenance, View
     from eclose.values.instance import Passage
 
 POLICY = "default-src 'none'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -174,7 +174,7 @@ def make_family_display(family: Family) -> FamilyDisplay:
             # names ends with the question view, which has no evidence edit.
             for name, edit in zip(names[1:], edits, strict=False)
         ),
-        _view(QUESTION, question.view, family.gold, _question_change(question)),
+        _view(QUESTION, question.view, family.gold, ViewEditDisplay(component=question.component or "")),
     )
     return FamilyDisplay(
         id=family.id,
@@ -268,10 +268,6 @@ def _evidence_change(edit: EvidenceEdit) -> ViewEditDisplay:
     if intervention is None:
         return ViewEditDisplay(passage, claim_recorded=False)
     return ViewEditDisplay(passage, intervention.claim, intervention.replacements, intervention.keep)
-
-
-def _question_change(edit: QuestionEdit) -> ViewEditDisplay:
-    return ViewEditDisplay(component=edit.component or "")
 
 
 def _references(evidence: Sequence[Passage], ids: Sequence[str]) -> tuple[FamilyCitationDisplay, ...]:

@@ -117,11 +117,6 @@ def draw_audit_questions(
 ) -> dict[Setting, tuple[str, ...]]:
     """Draw questions of each setting in the order of their hashes; a question is drawn for one backbone only.
 
-    Args:
-        available: Questions by backbone and benchmark.
-        count: Questions of each setting.
-        seed: Seed of the order.
-
     Raises:
         UserError: Settings have too few questions; all of them are named.
     """
@@ -172,16 +167,10 @@ def _write_sample(folder: Path, sample: AuditSample, manifest: Manifest) -> None
     manifest.with_outputs({name: hash_file(path) for name, path in paths.items()}).write(folder / FOLDER_MANIFEST)
 
 
-@dataclass(frozen=True)
-class ReportedAudit:
-    """An audit and the files that its tables were written to."""
-
-    results: AuditResults
-    paths: list[Path]
-
-
-def report_audit(folder: Path | str | Experiment, labels: Path | str, out: Path | str | None = None) -> ReportedAudit:
-    """Compare the evaluator's labels with people's in the audit of an experiment, and write the tables.
+def report_audit(
+    folder: Path | str | Experiment, labels: Path | str, out: Path | str | None = None
+) -> tuple[AuditResults, list[Path]]:
+    """Compare the evaluator's labels with people's in the audit of an experiment; return the audit and its files.
 
     Args:
         folder: Folder of an experiment, or an experiment.
@@ -194,4 +183,4 @@ def report_audit(folder: Path | str | Experiment, labels: Path | str, out: Path 
     experiment = folder if isinstance(folder, Experiment) else load_experiment(folder)
     draws = experiment.plan.bootstrap.audit
     results = summarize_audit(collect_audit_labels(collect_results(experiment).verdicts, Path(labels)), draws)
-    return ReportedAudit(results, write_audit_report(results, draws, out or experiment.folder / REPORT_FOLDER))
+    return results, write_audit_report(results, draws, out or experiment.folder / REPORT_FOLDER)

@@ -241,11 +241,7 @@ _FILTER_KEYS = ("backbone", "method", "seed", "stage", "id")
 
 
 def filter_tasks(tasks: Sequence[StageTask], filters: Sequence[str]) -> list[StageTask]:
-    """Return the tasks that ``key=value`` filters select: any value of a key, and all keys.
-
-    Args:
-        tasks: The stages of an experiment.
-        filters: Such as ``["method=sft", "method=rm", "stage=train"]``; an id is the name of a stage's folder.
+    """Return the tasks that filters such as ``method=sft`` select: any value of a key, and all keys.
 
     Raises:
         SettingError: A key is unknown, or a value occurs in no task.
@@ -284,20 +280,12 @@ class StageProblem:
         return cls(task, f"{missing.stage} of this cell is not finished")
 
 
-@dataclass(frozen=True)
-class RunCallbacks:
-    """Functions that are told the progress of a run."""
-
-    on_stage: Callable[[StageTask, int, int], None]
-    """Called before a stage, with its number among the chosen ones and their total."""
-    on_result: Callable[[StageTask, str | None], None]
-    """Called after a stage, with the reason where it failed."""
-
-
 @dataclass
 class ExperimentRun:
     """What a run of an experiment did. Every chosen stage is in exactly one of the lists."""
 
+    on_result: Callable[[StageTask, str | None], None]
+    """Called after a stage, with the reason where it failed."""
     finished: list[StageTask] = field(default_factory=list)
     """Stages that were run now."""
     before: list[StageTask] = field(default_factory=list)
@@ -307,10 +295,10 @@ class ExperimentRun:
     waiting: list[StageProblem] = field(default_factory=list)
     """Stages that need a stage that is not finished, or that another process is running."""
 
-    def add(self, task: StageTask, problem: str | None, callbacks: RunCallbacks) -> None:
+    def add(self, task: StageTask, problem: str | None) -> None:
         """Record a stage that was run, with the reason where it failed."""
         if problem is None:
             self.finished.append(task)
         else:
             self.failed.append(StageProblem(task, problem))
-        callbacks.on_result(task, problem)
+        self.on_result(task, problem)

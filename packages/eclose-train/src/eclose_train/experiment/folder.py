@@ -24,11 +24,10 @@ from eclose.errors import SettingError, UserError
 from eclose.files.atomic import write_json
 from eclose.files.json_reader import parse_json_object
 from eclose.files.jsonl import parse_dataclass
-from eclose.files.manifest import hash_file, read_manifest
+from eclose.files.manifest import hash_file
 from eclose_train.experiment.cells import FAILURE_FILE, Cell, ResolvedBackbone, Stage, StagePlanner, StageTask
-from eclose_train.experiment.forecast import ExperimentForecast, forecast_experiment
 from eclose_train.experiment.imports import ImportCheck, hash_imports, import_stage, list_imports
-from eclose_train.experiment.plan import Plan, count_records, parse_plan, read_plan
+from eclose_train.experiment.plan import Plan, parse_plan, read_plan
 
 if TYPE_CHECKING:
     from eclose.calls.resolve import ModelRef
@@ -114,26 +113,6 @@ class Experiment:
                 if path.parent not in planned:
                     yield path.parent, str(parse_json_object(path.read_bytes())["cell"])
 
-    def count_questions(self) -> int | None:
-        """Return the number of questions: that of the file, or the planned one where there is no file."""
-        plan = self.plan
-        return count_records("questions", plan.questions) if plan.questions.is_file() else plan.question_count
-
-    def read_training_hours(self) -> dict[tuple[str, str], list[float]]:
-        """Return the hours of every finished training run, by backbone and method."""
-        hours: dict[tuple[str, str], list[float]] = {}
-        for task in self.tasks:
-            if task.stage is Stage.TRAIN and task.is_finished(self.folder):
-                seconds = read_manifest(task.result_path(self.folder)).run["seconds"]
-                hours.setdefault((task.cell.backbone, task.cell.method), []).append(seconds / 3_600)
-        return hours
-
-    def forecast(self) -> ExperimentForecast:
-        """Forecast adapters, switch runs, responses and hours of the whole plan; finished runs serve as a pilot."""
-        return forecast_experiment(
-            self.plan, self.tasks, self.sequences, self.count_questions(), self.read_training_hours()
-        )
-
 
 def init_experiment(plan: Path | str | Plan, out: Path | str) -> Experiment:
     """Check a plan and write it into the folder of an experiment; finished stages of an earlier plan are kept.
@@ -148,24 +127,32 @@ def init_experiment(plan: Path | str | Plan, out: Path | str) -> Experiment:
     Raises:
         SettingError: The plan has problems, or runs made elsewhere do not fit it; the message lists all of them.
     """
-    from eclose_train.experiment.training_settings import count_objective_sequences, resolve_planned_settings  # noqa: PLC0415 - imports torch
+    from eclose.calls.resolve import find_model_ref  # noqa: PLC0415
+    from eclose_train.training.objective import TrainingMethod, build_objective  # noqa: PLC0415 - imports torch
+    from eclose_train.training.recipe import resolve_planned_settings  # noqa: PLC0415
 
     plan = plan if isinstance(plan, Plan) else read_plan(plan)
     resolved = {
         backbone.name: ResolvedBackbone(
-            _hash_weights(plan, backbone.weights, backbone.revision),
+            # Weights count by their content, wherever they are.
+            getattr(find_model_ref(f"{plan.engine}:{backbone.weights}", revision=backbone.revision), "content"),  # noqa: B009
             resolve_planned_settings(plan.training_settings(backbone, plan.methods[0], plan.seeds[0])),
         )
         for backbone in plan.backbones
     }
-    sequences = {method: count_objective_sequences(method) for method in (*plan.methods, *plan.ablations)}
+    methods = map(TrainingMethod, (*plan.methods, *plan.ablations))
+    sequences = {method.value: build_objective(method).sequences for method in methods}
     judge = {**find_judge(plan, keyless=True).identity, **plan.judge.settings.identity}
     if problems := list(ImportCheck(plan, resolved, judge).list_problems()):
         raise SettingError("runs made elsewhere do not fit the plan: " + "; ".join(problems))
     experiment = Experiment(
         folder=Path(out), plan=plan, resolved=resolved, sequences=sequences, judge=judge, imports=hash_imports(plan)
     )
-    _refuse_equal_backbones(experiment)
+    # Equal backbones are refused, because their cells would share folders.
+    names: dict[str, str] = {}
+    for task in experiment.tasks:
+        if task.stage is Stage.TRAIN and names.setdefault(task.id, task.cell.backbone) != task.cell.backbone:
+            raise SettingError(f"backbones: {names[task.id]} and {task.cell.backbone} have the same settings.")
     write_experiment_plan(experiment)
     for task in experiment.tasks:
         if task.source is not None and not task.is_finished(experiment.folder):
@@ -222,14 +209,10 @@ def find_judge(plan: Plan, *, keyless: bool = False) -> ModelRef:
     return find_model_ref(plan.judge.model, base_url=address, keyless=keyless)
 
 
-def describe_stage(task: StageTask) -> dict[str, Any]:
-    """Return the content of ``stage.json``: cell, stage and identity."""
-    return {"cell": str(task.cell), **asdict(task.cell), "stage": task.stage.value, "identity": dict(task.identity)}
-
-
 def write_stage_file(task: StageTask, root: Path) -> None:
-    """Write what a stage's folder holds, before the stage begins."""
-    write_json(task.folder(root) / STAGE_FILE, describe_stage(task))
+    """Write cell, stage and identity into a stage's folder, before the stage begins."""
+    stage = {"cell": str(task.cell), **asdict(task.cell), "stage": task.stage.value, "identity": dict(task.identity)}
+    write_json(task.folder(root) / STAGE_FILE, stage)
 
 
 def write_failure(task: StageTask, root: Path, problem: str, trace: str | None) -> None:
@@ -241,18 +224,3 @@ def refuse_missing_inputs(experiment: Experiment) -> None:
     """Raise where a file of the plan is missing."""
     if experiment.missing_inputs:
         raise UserError(f"files of the plan do not exist: {'; '.join(experiment.missing_inputs)}.")
-
-
-def _hash_weights(plan: Plan, weights: str, revision: str | None) -> str:
-    from eclose.calls.resolve import find_model_ref  # noqa: PLC0415
-
-    content: str = getattr(find_model_ref(f"{plan.engine}:{weights}", revision=revision), "content")  # noqa: B009
-    return content
-
-
-def _refuse_equal_backbones(experiment: Experiment) -> None:
-    """Raise where two backbones are the same, because their cells would share folders."""
-    names: dict[str, str] = {}
-    for task in experiment.tasks:
-        if task.stage is Stage.TRAIN and names.setdefault(task.id, task.cell.backbone) != task.cell.backbone:
-            raise SettingError(f"backbones: {names[task.id]} and {task.cell.backbone} have the same settings.")

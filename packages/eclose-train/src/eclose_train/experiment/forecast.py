@@ -1,20 +1,32 @@
-"""Expected size of an experiment: adapters, switch runs, responses, and hours of training."""
+"""Expected size of an experiment: adapters, switch runs, responses, hours of training, calls and cost of judging."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eclose.calls.client import CallSettings
+from eclose.calls.forecast import drop_repeated_requests, find_writing_habits, forecast_usage
+from eclose.calls.run import find_model_price
+from eclose.files.jsonl import scan_records
+from eclose.files.manifest import read_manifest
+from eclose.files.run_folder import INSTANCES_FILE, RESPONSES_FILE
+from eclose.judging.judge_response import build_judge_requests
+from eclose.readers.response_tasks import ResponseTasks
+from eclose.values.family import Family
+from eclose.values.response import Response
 from eclose_train.experiment.cells import Stage
+from eclose_train.experiment.folder import Experiment, find_judge
+from eclose_train.experiment.plan import count_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from eclose_train.experiment.cells import StageTask
-    from eclose_train.experiment.plan import Plan
+    from eclose.values.instance import Instance
 
 TREE_SEQUENCES = MappingProxyType(
     {
@@ -113,41 +125,40 @@ def _sum_hours(runs: Iterable[tuple[int, float | None]]) -> float | None:
     return total
 
 
-def forecast_experiment(
-    plan: Plan,
-    tasks: Sequence[StageTask],
-    sequences: Mapping[str, int],
-    questions: int | None,
-    finished: Mapping[tuple[str, str], Sequence[float]] | None = None,
-) -> ExperimentForecast:
-    """Forecast an experiment.
-
-    Args:
-        plan: The plan; the recorded hours of its backbones give the hours.
-        tasks: Its stages.
-        sequences: Sequences that each method scores per family.
-        questions: Number of questions; None where it is unknown.
-        finished: Hours of finished training runs, by backbone and method.
-    """
-    generated = [task.cell for task in tasks if task.stage is Stage.GENERATE]
+def forecast_experiment(experiment: Experiment) -> ExperimentForecast:
+    """Forecast adapters, switch runs, responses and hours of the whole plan; finished runs serve as a pilot."""
+    plan, questions = experiment.plan, _count_questions(experiment)
+    generated = [task.cell for task in experiment.tasks if task.stage is Stage.GENERATE]
     ablations = sum(cell.method in plan.ablations for cell in generated)
     return ExperimentForecast(
-        adapters=sum(task.stage is Stage.TRAIN for task in tasks),
-        switch_runs=sum(task.stage is Stage.SWITCH for task in tasks),
+        adapters=sum(task.stage is Stage.TRAIN for task in experiment.tasks),
+        switch_runs=sum(task.stage is Stage.SWITCH for task in experiment.tasks),
         responses=None if questions is None else (len(generated) - ablations) * questions,
         ablation_responses=None if questions is None else ablations * questions,
-        training=tuple(_forecast_training(plan, tasks, sequences, finished or {})),
+        training=tuple(_forecast_training(experiment)),
     )
 
 
-def _forecast_training(
-    plan: Plan,
-    tasks: Sequence[StageTask],
-    sequences: Mapping[str, int],
-    finished: Mapping[tuple[str, str], Sequence[float]],
-) -> Iterator[TrainingForecast]:
+def _count_questions(experiment: Experiment) -> int | None:
+    """Return the number of questions: that of the file, or the planned one where there is no file."""
+    plan = experiment.plan
+    return count_records("questions", plan.questions) if plan.questions.is_file() else plan.question_count
+
+
+def _read_training_hours(experiment: Experiment) -> dict[tuple[str, str], list[float]]:
+    """Return the hours of every finished training run, by backbone and method."""
+    hours: dict[tuple[str, str], list[float]] = {}
+    for task in experiment.tasks:
+        if task.stage is Stage.TRAIN and task.is_finished(experiment.folder):
+            seconds = read_manifest(task.result_path(experiment.folder)).run["seconds"]
+            hours.setdefault((task.cell.backbone, task.cell.method), []).append(seconds / 3_600)
+    return hours
+
+
+def _forecast_training(experiment: Experiment) -> Iterator[TrainingForecast]:
+    plan, sequences, finished = experiment.plan, experiment.sequences, _read_training_hours(experiment)
     on_tree = {method: TREE_SEQUENCES.get(method, float(count)) for method, count in sequences.items()}
-    trained = [task.cell for task in tasks if task.stage is Stage.TRAIN]
+    trained = [task.cell for task in experiment.tasks if task.stage is Stage.TRAIN]
     for backbone in plan.backbones:
         # Ablations are left out of the fit, so that their recorded hours can be compared with it.
         main = {method: hours for method, hours in backbone.hours.items() if method in plan.methods}
@@ -169,3 +180,62 @@ def _forecast_training(
                     finished=len(finished.get((backbone.name, method), ())),
                     piloted=pilot.get(method, None if pilot_fit is None else pilot_fit.hours(on_tree[method])),
                 )
+
+
+SAMPLE_SIZE = 100
+"""Responses that the mean cost of a response is taken from."""
+
+
+@dataclass(frozen=True)
+class JudgeForecast:
+    """What judging the responses that are not judged yet takes."""
+
+    responses: int
+    calls: int
+    cost: int | None
+    """Expected cost in millionths; None where the judge has no known price."""
+    currency: str
+    basis: str
+    """Responses that the forecast was made from."""
+
+
+def forecast_judge_cost(experiment: Experiment) -> JudgeForecast | None:
+    """Forecast the calls and the cost of judging all responses that are not judged yet.
+
+    Returns None where the number of questions is unknown, or there is no response to start from.
+    """
+    plan, settings = experiment.plan, experiment.plan.judge.settings
+    questions = _count_questions(experiment)
+    sample, basis = _sample_responses(experiment)
+    if questions is None or not sample:
+        return None
+    open_stages = [task for task in experiment.tasks if task.stage is Stage.JUDGE]
+    responses = questions * sum(not task.is_finished(experiment.folder) for task in open_stages)
+    judge, calls = find_judge(plan, keyless=True), CallSettings(unpriced=True)
+    requests = (
+        request for instance, response in sample for request in build_judge_requests(instance, response, settings)
+    )
+    usage = forecast_usage(
+        drop_repeated_requests(requests, judge.name), find_model_price(judge, calls), find_writing_habits(judge.name)
+    )
+    share = responses / len(sample)
+    cost = None if usage.cost is None else round(usage.cost * share)
+    return JudgeForecast(responses, round(usage.calls * share), cost, calls.currency, basis)
+
+
+def _sample_responses(experiment: Experiment) -> tuple[list[tuple[Instance, Response]], str]:
+    """Return some responses with their questions, and what they are."""
+    for task in experiment.tasks:
+        if task.stage is Stage.GENERATE and task.is_finished(experiment.folder):
+            folder = task.folder(experiment.folder)
+            tasks = ResponseTasks(folder / INSTANCES_FILE, folder / RESPONSES_FILE)
+            pairs = ((record.value.instance, record.value.response) for record in tasks if record.value is not None)
+            return list(islice(pairs, SAMPLE_SIZE)), f"responses of {task.cell}"
+    path = experiment.plan.development_families
+    families = (record.value for record in scan_records(path, Family)) if path.is_file() else iter(())
+    gold = (
+        (family.source, Response(family.id, family.source.id, family.gold.trace, family.gold.answer))
+        for family in families
+        if family is not None
+    )
+    return list(islice(gold, SAMPLE_SIZE)), f"gold responses of {path.name}"

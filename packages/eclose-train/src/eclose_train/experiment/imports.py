@@ -30,7 +30,6 @@ from eclose_train.training.switch_test import FamilySwitchScores
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eclose.files.jsonl import ReadRecord
     from eclose_train.experiment.plan import ImportedRun
 
 IMPORT_FILE = "imported.json"
@@ -150,11 +149,6 @@ class ImportCheck:
 def import_stage(task: StageTask, root: Path, questions: Path) -> None:
     """Copy the files of a stage that was made elsewhere into its folder; the file that finishes it comes last.
 
-    Args:
-        task: A stage with a source.
-        root: Folder of the experiment.
-        questions: Questions of the plan.
-
     Raises:
         UserError: The files changed since the plan was written.
     """
@@ -179,17 +173,12 @@ def import_stage(task: StageTask, root: Path, questions: Path) -> None:
                     shutil.copyfileobj(original, copy)
         case _:
             step = PipelineStep("import", settings, (path,), folder / SWITCHES_FILE)
-            step.write(_choose_rows(scan_records(path, FamilySwitchScores), task.cell))
-
-
-def _choose_rows(
-    records: Iterator[ReadRecord[FamilySwitchScores]], cell: Cell
-) -> Iterator[ReadRecord[FamilySwitchScores]]:
-    for record in records:
-        if record.value is not None and not _is_of_cell(record.value, cell):
-            yield replace(record, value=None, rejected="another system")
-        else:
-            yield record
+            step.write(
+                record
+                if record.value is None or _is_of_cell(record.value, task.cell)
+                else replace(record, value=None, rejected="another system")
+                for record in scan_records(path, FamilySwitchScores)
+            )
 
 
 def _is_of_cell(row: FamilySwitchScores, cell: Cell) -> bool:

@@ -201,22 +201,17 @@ class Plan:
 def read_plan(path: Path | str) -> Plan:
     """Read a plan from a YAML file; relative paths in it are relative to its folder.
 
-    Args:
-        path: The file.
-
     Raises:
         SettingError: The plan has problems; the message lists all of them, each with its key.
         UserError: The file cannot be read.
     """
-    from eclose_train.experiment.training_settings import list_training_problems  # noqa: PLC0415 - imports torch
-
     path = Path(path)
     values, problems = _parse_fields(read_yaml_settings(path, "a plan"))
     values = _locate_files(values, path.parent.resolve())
     problems += _list_cell_problems(values)
     problems += _list_run_problems(values)
     problems += _list_file_problems(values)
-    problems += list_training_problems(*_list_training_keys(values))
+    problems += _list_training_problems(*_list_training_keys(values))
     if problems:
         raise SettingError(f"{path}: " + "; ".join(problems))
     return Plan(**values)
@@ -343,6 +338,27 @@ def _list_training_keys(values: Mapping[str, Any]) -> tuple[dict[str, list[str]]
     methods |= {f"backbones.{backbone.name}.hours": list(backbone.hours) for backbone in backbones}
     settings = {f"backbones.{backbone.name}.training": backbone.training for backbone in backbones}
     return methods, {"training": values.get("training", {}), **settings}
+
+
+def _list_training_problems(
+    methods: Mapping[str, Iterable[str]], training: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    """Yield every problem of methods and of training settings, which are given by their keys in the plan."""
+    from eclose_train.training.objective import TrainingMethod  # noqa: PLC0415 - imports torch
+    from eclose_train.training.recipe import read_recipe  # noqa: PLC0415 - imports torch
+
+    known = tuple(TrainingMethod)
+    for key, names in methods.items():
+        for name in names:
+            if name not in known:
+                yield f"{key}: " + describe_unknown_setting(name, known).replace("setting", "method")
+    for key, settings in training.items():
+        for name, value in settings.items():
+            try:
+                # One setting at a time: the message of a recipe names no key of the plan.
+                read_recipe(None, {"model": "", name: value})
+            except SettingError as error:
+                yield f"{key}.{str(error).removeprefix('settings: ')}"
 
 
 def _find_repeated(items: Iterable[Any]) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.adapters import read_adapter_recipe
@@ -34,7 +33,8 @@ from eclose_train.pooling import locate_response
 from eclose_train.training.switch_test import FamilySwitchScores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from eclose_train.experiment.cells import StageTask
     from eclose_train.experiment.plan import Plan
@@ -47,10 +47,6 @@ def read_people_labels(
 
     A verdict names its response by the id in the experiment, which ``audit sample`` writes, or by the id in the file
     of responses together with its source; the source may be left out where only one cell has the id.
-
-    Args:
-        path: File of people's verdicts.
-        judged: Responses of the experiment, with ids of the form ``STAGE/ID``.
 
     Returns:
         The judged responses, each with people's verdict, and the number of labels of responses outside the experiment.
@@ -91,8 +87,8 @@ def report_experiment(
     folder: Path | str | Experiment,
     out: Path | str | None = None,
     judgments: Mapping[str, Path | str] | None = None,
-) -> ReportedExperiment:
-    """Write the report of everything that is finished in an experiment; what is missing is named in it.
+) -> tuple[ExperimentReport, list[Path]]:
+    """Write the report of everything that is finished in an experiment, and return it with its files.
 
     Args:
         folder: Folder of an experiment, or an experiment.
@@ -105,23 +101,13 @@ def report_experiment(
     """
     experiment = folder if isinstance(folder, Experiment) else load_experiment(folder)
     report = build_experiment_report(collect_results(experiment, judgments), experiment.plan.bootstrap)
-    return ReportedExperiment(report, write_experiment_report(report, out or experiment.folder / REPORT_FOLDER))
-
-
-@dataclass(frozen=True)
-class ReportedExperiment:
-    """A report and the files it was written to."""
-
-    report: ExperimentReport
-    paths: list[Path]
+    return report, write_experiment_report(report, out or experiment.folder / REPORT_FOLDER)
 
 
 def collect_results(experiment: Experiment, judgments: Mapping[str, Path | str] | None = None) -> ExperimentResults:
     """Collect verdicts, answer matches, switch scores, times and recipes of the finished stages, and people's labels.
 
-    Args:
-        experiment: An experiment.
-        judgments: Files of judgments by other judges or efforts, by their names in tables.
+    ``judgments`` are files of other judges or efforts, by their names in tables.
     """
     parts = _CollectedParts(experiment)
     for task in experiment.tasks:
@@ -141,7 +127,11 @@ def collect_results(experiment: Experiment, judgments: Mapping[str, Path | str] 
         provenance=_describe_runs(experiment),
         grid=grid,
         ablation_grid=_plan_ablation_grid(experiment.plan, grid),
-        unfinished=tuple(_list_unfinished(experiment, parts)),
+        # The parts of the study without any result; grids list the missing runs of the other parts.
+        unfinished=(
+            *(["Ablations: no run is judged."] if experiment.plan.ablations and not parts.ablations else []),
+            *([] if parts.switches else ["Switch test: no run is finished."]),
+        ),
         left_out=dict(parts.left_out),
     )
     if experiment.plan.audit_labels is None:
@@ -234,14 +224,6 @@ def _plan_ablation_grid(plan: Plan, main: ExperimentGrid) -> ExperimentGrid | No
     variants = tuple(name_method(method) for method in plan.ablations)
     full = (REFERENCE_METHOD,) if REFERENCE_METHOD in main.methods else ()
     return replace(main, methods=(*variants, *full), backbones=(plan.ablation_backbone,))
-
-
-def _list_unfinished(experiment: Experiment, parts: _CollectedParts) -> Iterator[str]:
-    """Yield the parts of the study without any result; grids list the missing runs of the other parts."""
-    if experiment.plan.ablations and not parts.ablations:
-        yield "Ablations: no run is judged."
-    if not parts.switches:
-        yield "Switch test: no run is finished."
 
 
 @dataclass

@@ -29,7 +29,6 @@ from eclose_train.experiment.cells import (
     FAILURE_FILE,
     SWITCHES_FILE,
     ExperimentRun,
-    RunCallbacks,
     Stage,
     StageProblem,
     StageTask,
@@ -67,10 +66,7 @@ class BusyError(UserError):
 def run_stage(experiment: Experiment, task: StageTask, wait: float = 0.0) -> str | None:
     """Run a stage that no other process runs; a stage that is finished by then is left as it is.
 
-    Args:
-        experiment: The experiment.
-        task: The stage; the stages that it needs are finished.
-        wait: Longest time to wait for another process that runs it, in seconds.
+    Another process that runs it is waited for as many seconds as ``wait`` says.
 
     Returns:
         The reason where the stage failed, which its folder also records; None where it is finished.
@@ -283,26 +279,19 @@ def run_experiment(
     experiment = folder if isinstance(folder, Experiment) else load_experiment(folder)
     tasks = filter_tasks(experiment.tasks, only)
     refuse_missing_inputs(experiment)
-    callbacks = RunCallbacks(on_stage, on_result)
+    result = ExperimentRun(on_result)
     if profile is not None or (jobs is not None and jobs > 1):
-        return run_snakemake(experiment, tasks, callbacks, jobs=jobs, profile=profile, whole=not only)
-    return _run_in_process(experiment, tasks, callbacks, wait)
-
-
-def _run_in_process(
-    experiment: Experiment, tasks: Sequence[StageTask], callbacks: RunCallbacks, wait: float
-) -> ExperimentRun:
-    """Run stages one after the other in this process."""
-    result = ExperimentRun()
+        run_snakemake(experiment, tasks, result, jobs=jobs, profile=profile, whole=not only)
+        return result
     for number, task in enumerate(tasks, start=1):
         if task.is_finished(experiment.folder):
             result.before.append(task)
         elif (missing := task.find_missing_need(experiment.folder)) is not None:
             result.waiting.append(StageProblem.of_missing(task, missing))
         else:
-            callbacks.on_stage(task, number, len(tasks))
+            on_stage(task, number, len(tasks))
             try:
-                result.add(task, run_stage(experiment, task, wait), callbacks)
+                result.add(task, run_stage(experiment, task, wait))
             except BusyError as busy:
                 result.waiting.append(StageProblem(task, str(busy)))
     return result

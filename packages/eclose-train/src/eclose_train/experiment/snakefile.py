@@ -25,7 +25,6 @@ from eclose_train.experiment.folder import STAGE_LOG_FILE, StageState, write_fai
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose_train.experiment.cells import RunCallbacks
     from eclose_train.experiment.folder import Experiment
 
 SNAKEFILE = "Snakefile"
@@ -72,14 +71,6 @@ RUN = f"{ECLOSE} experiment run {shlex.quote(workflow.basedir)} --wait inf"
 wildcard_constraints:
     id="[0-9a-f]+",
 """
-
-
-def write_snakefile(experiment: Experiment) -> Path:
-    """Write the Snakefile of an experiment into its folder and return its path."""
-    path = experiment.folder / SNAKEFILE
-    with AtomicFile(path) as file:
-        file.write(format_snakefile(experiment).encode())
-    return path
 
 
 def format_snakefile(experiment: Experiment) -> str:
@@ -137,21 +128,15 @@ def _format_rule(task: StageTask, experiment: Experiment) -> str:
 def run_snakemake(
     experiment: Experiment,
     tasks: Sequence[StageTask],
-    callbacks: RunCallbacks,
+    result: ExperimentRun,
     *,
     jobs: int | None = None,
     profile: str | None = None,
     whole: bool = True,
-) -> ExperimentRun:
+) -> None:
     """Run stages, with the stages that they need, on Snakemake; Ctrl+C and SIGTERM end its jobs on this machine.
 
-    Args:
-        experiment: The experiment.
-        tasks: The chosen stages.
-        callbacks: Functions that are told the progress; results are known when Snakemake has ended.
-        jobs: Largest number of jobs at once; one by default, and with a profile that of the profile.
-        profile: Profile of Snakemake, which names the executor of a cluster and its settings.
-        whole: Whether all stages are chosen.
+    The result is filled when Snakemake has ended. ``whole`` says that all stages are chosen.
 
     Raises:
         UserError: Snakemake is not installed, or ended before it ran a stage.
@@ -160,22 +145,23 @@ def run_snakemake(
         raise UserError(
             "--jobs: several stages at once need Snakemake. Run: pip install 'eclose[experiment]', or leave it out."
         )
-    result = ExperimentRun(before=[task for task in tasks if task.is_finished(experiment.folder)])
+    result.before = [task for task in tasks if task.is_finished(experiment.folder)]
     chosen = [task for task in tasks if task not in set(result.before)]
     for task in experiment.tasks:
         # Snakemake goes by the file alone, and one without a result in it is to be made again.
         if not task.is_finished(experiment.folder):
             task.result_path(experiment.folder).unlink(missing_ok=True)
-    snakefile = write_snakefile(experiment)
+    snakefile = experiment.folder / SNAKEFILE
+    with AtomicFile(snakefile) as file:
+        file.write(format_snakefile(experiment).encode())
     words = list(_list_options(experiment, snakefile, jobs, profile))
     if not whole:
         words += ["--", *(str(task.result_path(Path())) for task in chosen)]
     exit_code = _run_supervised(words)
     for task in chosen:
-        _record(experiment, task, result, callbacks)
+        _record(experiment, task, result)
     if exit_code and not result.failed:
         raise UserError(f"Snakemake ended with exit code {exit_code}; its messages are above.")
-    return result
 
 
 def _run_supervised(words: Sequence[str]) -> int:
@@ -245,18 +231,18 @@ def _list_options(experiment: Experiment, snakefile: Path, jobs: int | None, pro
         yield "gpu=1"
 
 
-def _record(experiment: Experiment, task: StageTask, result: ExperimentRun, callbacks: RunCallbacks) -> None:
+def _record(experiment: Experiment, task: StageTask, result: ExperimentRun) -> None:
     state = experiment.state(task)
     if state is StageState.FINISHED:
-        result.add(task, None, callbacks)
+        result.add(task, None)
     elif (missing := task.find_missing_need(experiment.folder)) is not None:
         result.waiting.append(StageProblem.of_missing(task, missing))
     elif state is StageState.FAILED:
-        result.add(task, experiment.read_failure(task), callbacks)
+        result.add(task, experiment.read_failure(task))
     elif state is StageState.BEGUN:
         log = task.folder(experiment.folder) / STAGE_LOG_FILE
         problem = f"its job ended without a result; its output is in {log}"
         write_failure(task, experiment.folder, problem, None)
-        result.add(task, problem, callbacks)
+        result.add(task, problem)
     else:
         result.waiting.append(StageProblem(task, "Snakemake did not start it"))

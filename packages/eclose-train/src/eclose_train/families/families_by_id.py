@@ -92,11 +92,12 @@ def _find(path: Path, families: Iterable[Family], ids: Sequence[str]) -> list[Fa
         if family.source.id in requested:
             by_source.setdefault(family.source.id, []).append(family)
     if unknown := [id_ for id_ in ids if id_ not in existing]:
-        raise UserError(" ".join(_unknown_id(path, id_, list(existing)) for id_ in unknown))
+        # A cutoff of 0 always suggests some ids, which show the form that ids have in this file.
+        nearest = {id_: get_close_matches(id_, list(existing), n=_NEAREST, cutoff=0) for id_ in unknown}
+        raise UserError(
+            " ".join(
+                f"{path}: no family and no source has the id {id_!r}. Nearest: {', '.join(names)}."
+                for id_, names in nearest.items()
+            )
+        )
     return [family for id_ in dict.fromkeys(ids) for family in by_id.get(id_) or by_source[id_]]
-
-
-def _unknown_id(path: Path, id_: str, existing: Sequence[str]) -> str:
-    # A cutoff of 0 always suggests some ids, which show the form that ids have in this file.
-    nearest = get_close_matches(id_, existing, n=_NEAREST, cutoff=0)
-    return f"{path}: no family and no source has the id {id_!r}. Nearest: {', '.join(nearest)}."

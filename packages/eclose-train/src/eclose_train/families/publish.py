@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from shutil import rmtree
@@ -121,13 +120,7 @@ class DatasetCardState(StrEnum):
 
 
 def write_dataset_card(folder: Path, counts: CountsBySplit, files: Mapping[str, str]) -> None:
-    """Write a card into a folder.
-
-    Args:
-        folder: Folder of the families.
-        counts: Numbers of families by split and dataset.
-        files: File of each split that has families, as dataset hubs are told.
-    """
+    """Write a card into a folder, with the file of each split that has families, as dataset hubs are told."""
     with AtomicFile(folder / CARD_FILE) as file:
         file.write(render_dataset_card(counts, files).encode())
 
@@ -135,17 +128,13 @@ def write_dataset_card(folder: Path, counts: CountsBySplit, files: Mapping[str, 
 def write_run_card(folder: Path) -> None:
     """Write a card of the splits in a run's folder."""
     paths = {split.value: folder / name for split, name in SPLIT_FILES.items() if (folder / name).is_file()}
-    counts = {split: _count_families_by_dataset(path) for split, path in paths.items()}
+    counts: dict[str, Counter[str]] = {split: Counter() for split in paths}
+    for split, path in paths.items():
+        for raw in read_json_objects(path):
+            if raw.error is not None:
+                raise raw.error
+            counts[split][dataset_of_benchmark(((raw.value or {}).get("source") or {}).get("benchmark"))] += 1
     write_dataset_card(folder, counts, {split: paths[split].name for split, datasets in counts.items() if datasets})
-
-
-def _count_families_by_dataset(path: Path) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for raw in read_json_objects(path):
-        if raw.error is not None:
-            raise raw.error
-        counts[dataset_of_benchmark(((raw.value or {}).get("source") or {}).get("benchmark"))] += 1
-    return counts
 
 
 def find_dataset_card_state(folder: Path) -> DatasetCardState:
@@ -221,17 +210,8 @@ _TEMPORARY = ".making."
 """How the names of temporary folders begin; such a folder is left by a run that was killed."""
 
 
-@dataclass(frozen=True)
-class DatasetExport:
-    """Result of an export."""
-
-    manifest: Manifest
-    again: bool
-    """Whether the export had been finished before this call."""
-
-
-def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetExport:
-    """Write the families of a run's folder, or of a file, as a dataset."""
+def export_dataset(source: Path, out: Path, *, force: bool = False) -> tuple[Manifest, bool]:
+    """Write the families of a run's folder, or of a file, as a dataset; return the manifest and whether it was done."""
     splits = _find_split_files(source)
     folder = source if source.is_dir() else source.parent
     if out.resolve() == folder.resolve():
@@ -241,7 +221,7 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
         not force
         and (finished := _read_finished(out, hash_work_identity(EXPORT_STAGE, EXPORT_SETTINGS, inputs))) is not None
     ):
-        return DatasetExport(finished, again=True)
+        return finished, True
     tables = _Tables(out)
     tables.write(splits)
     files = {split: f"{DATA}/{split}-*.parquet" for split, datasets in tables.counts.items() if datasets}
@@ -250,7 +230,7 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
     manifest = Manifest(EXPORT_STAGE, EXPORT_SETTINGS, inputs, hash_files(outputs), tables.tally.counts())
     # Last: a folder without a manifest is an unfinished export.
     manifest.write(out / MANIFEST)
-    return DatasetExport(manifest, again=False)
+    return manifest, False
 
 
 def _find_split_files(source: Path) -> dict[str, Path]:
@@ -303,10 +283,12 @@ class _Tables:
             for stale in self.out.glob(f"{_TEMPORARY}*"):
                 rmtree(stale)
             # Inside the target folder, because a rename works only within one file system.
-            temporary = Path(mkdtemp(dir=self.out, prefix=_TEMPORARY))
+            temporary, tables = Path(mkdtemp(dir=self.out, prefix=_TEMPORARY)), list[Path]()
             try:
                 with self._files:
-                    tables = [table for split in splits for table in self._write_split(temporary, split, splits[split])]
+                    for split in splits:
+                        self.counts[split] = Counter()
+                        tables += write_families_parquet(temporary, split, self._read_families(split, splits[split]))
                 self._move(tables)
             finally:
                 rmtree(temporary, ignore_errors=True)
@@ -314,24 +296,18 @@ class _Tables:
             problem = f"cannot be written ({error.strerror or error})"
             raise UserError(f"{self.out}: {problem}. Choose another folder or free some space.") from error
 
-    def _write_split(self, folder: Path, split: str, path: Path) -> list[Path]:
-        self.counts[split] = Counter()
-        return write_families_parquet(folder, split, self._read_families(split, path))
-
     def _read_families(self, split: str, path: Path) -> Iterator[Family]:
         """Yield the families of a file; count all records, and quarantine unreadable ones with their error."""
         for record in scan_families(path):
             self.tally.add(record)
             if record.error is not None:
-                self._write_quarantine({"where": f"{path.name}, {record.where}", "error": str(record.error)})
+                if self._quarantine is None:
+                    self._quarantine = self._files.enter_context(AtomicFile(self.out / QUARANTINE))
+                line = {"where": f"{path.name}, {record.where}", "error": str(record.error)}
+                self._quarantine.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
             elif record.value is not None:
                 self.counts[split][dataset_of_benchmark(record.value.source.benchmark)] += 1
                 yield record.value
-
-    def _write_quarantine(self, line: Mapping[str, str]) -> None:
-        if self._quarantine is None:
-            self._quarantine = self._files.enter_context(AtomicFile(self.out / QUARANTINE))
-        self._quarantine.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
     def _move(self, tables: Iterable[Path]) -> None:
         data, quarantine = self.out / DATA, self.out / QUARANTINE

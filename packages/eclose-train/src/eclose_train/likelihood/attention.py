@@ -172,13 +172,13 @@ class _Columns(Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float, segments: Segments) -> Tensor:
-        groups, wide = query.shape[2], _sum_dtype(query)
+        groups, wide, flash = query.shape[2], _sum_dtype(query), _kernels(query.device.type)[0]
         # Merged in float32 at least: every merge in bfloat16 would lose digits.
         out = torch.empty_like(query, dtype=wide)
         lse = torch.empty(query.shape[:3], dtype=wide, device=query.device)
         for block in _blocks(segments):
             keys, values = (block.select_keys(tensor, groups) for tensor in (key, value))
-            results = _flash(block.select_rows(query), keys, values, block.causal, scale)
+            results = flash(block.select_rows(query), keys, values, block.causal, scale)
             part, part_lse = (block.restore_rows(tensor, groups) for tensor in results)
             _merge(out[:, block.rows], lse[:, block.rows], part.to(wide), part_lse, first=block.first)
         out = out.to(query.dtype)
@@ -191,14 +191,16 @@ class _Columns(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, lse = ctx.saved_tensors
         groups, wide, grad = query.shape[2], _sum_dtype(query), grad.contiguous()
+        flash_backward = _kernels(query.device.type)[1]
         query_grad = torch.empty_like(query, dtype=wide)
         key_grad, value_grad = (torch.zeros_like(tensor, dtype=wide) for tensor in (key, value))
         for block in _blocks(ctx.segments):
             keys, values = (block.select_keys(tensor, groups) for tensor in (key, value))
             # With the merged log-sum-exp each block's gradient is exact, so the blocks' gradients simply add up.
             rows = [block.select_rows(tensor) for tensor in (grad, query, out, lse)]
-            parts = _flash_backward(rows[0], rows[1], keys, values, rows[2], rows[3], block.causal, ctx.scale)
-            _add(query_grad[:, block.rows], block.restore_rows(parts[0], groups), first=block.first)
+            parts = flash_backward(rows[0], rows[1], keys, values, rows[2], rows[3], block.causal, ctx.scale)
+            total, part = query_grad[:, block.rows], block.restore_rows(parts[0], groups)
+            total.copy_(part) if block.first else total.add_(part)
             for total, part in zip((key_grad, value_grad), parts[1:], strict=True):
                 total[:, :, block.keys] += part.sum(1, keepdim=True) if block.causal else part
         return query_grad.to(query.dtype), key_grad.to(key.dtype), value_grad.to(value.dtype), None, None
@@ -215,33 +217,12 @@ def _merge(out: Tensor, lse: Tensor, part: Tensor, part_lse: Tensor, *, first: b
         lse.copy_(torch.logaddexp(lse, part_lse))
 
 
-def _add(total: Tensor, part: Tensor, *, first: bool) -> None:
-    total.copy_(part) if first else total.add_(part)
-
-
 def _sum_dtype(tensor: Tensor) -> torch.dtype:
     return torch.float64 if tensor.dtype is torch.float64 else torch.float32
 
 
-def _flash(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
-    return _kernels(query.device.type)[0](query, key, value, causal, scale)
-
-
-def _flash_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    causal: bool,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute the gradients a block contributes, from the merged output and log-sum-exp."""
-    return _kernels(query.device.type)[1](grad, query, key, value, out, lse, causal, scale)
-
-
 def _kernels(device: str) -> tuple[Callable[..., tuple[Tensor, Tensor]], Callable[..., tuple[Tensor, Tensor, Tensor]]]:
+    """Return the kernel of a block, and that of its gradients from the merged output and log-sum-exp."""
     kernels = {"cpu": (_cpu, _cpu_backward), "cuda": (_cuda, _cuda_backward)}.get(device)
     if kernels is None:
         raise SettingError(f"attention by columns has no kernel for {device}. Use the SDPA backend there.")

@@ -100,12 +100,6 @@ def choose_scoring_strategy(
     On a CPU trees use columns, on a GPU the mask of SDPA, because no other kernel has been run there yet. With "auto" a
     model for which trees are not exact is scored path by path, with a message.
 
-    Args:
-        model: A causal language model.
-        strategy: How scores share computation.
-        backend: Attention of tree scoring.
-        max_length: Longest path in tokens; None for any length.
-
     Raises:
         SettingError: The tree strategy was requested and is not exact for this model.
     """
@@ -121,12 +115,6 @@ def confirm_on_family(
     """Score a real family both by tree and as plain sequences, in evaluation mode and without gradients.
 
     The trees of the check are small and random; what depends on the length of a path shows on a real one.
-
-    Args:
-        model: The model that was checked.
-        choice: What the check chose.
-        scores: Scores of a family of the run, best one with long paths.
-        strategy: How scores share computation, as it was requested.
 
     Returns:
         The choice; scoring path by path, with a message, where it is the tree and the scores differ.
@@ -310,7 +298,9 @@ def _rms(values: Tensor) -> float:
 
 def _leak(model: Any, scores: list[SpanScore], backend: AttentionBackend, rng: Random) -> float:
     """Return how far other tokens in the last branch move the other branches, beyond scoring the same tree twice."""
-    disturbed = [*scores[:-1], _replace_ending(scores[-1], rng, model.config.get_text_config().vocab_size)]
+    vocabulary, last = model.config.get_text_config().vocab_size, scores[-1]
+    ids = (*last.path.ids[:-6], *(rng.randrange(vocabulary) for _ in range(6)))
+    disturbed = [*scores[:-1], SpanScore(last.name, TokenPath(ids, last.path.parts), last.positions)]
     first, second, moved = (
         mean_logprobs(model, tree, ScoringStrategy.TREE, backend)[:-1] for tree in (scores, scores, disturbed)
     )
@@ -395,9 +385,3 @@ def _random_tree(rng: Random, vocabulary: int) -> list[SpanScore]:
         path = TokenPath(tuple(ids), ((TokenPart.STEP, 0),) * len(ids))
         scores.append(SpanScore(f"branch {number}", path, tuple(range(len(ids) - 5, len(ids)))))
     return scores
-
-
-def _replace_ending(score: SpanScore, rng: Random, vocabulary: int) -> SpanScore:
-    """Return the score of the same path with other tokens at its end."""
-    ids = (*score.path.ids[:-6], *(rng.randrange(vocabulary) for _ in range(6)))
-    return SpanScore(score.name, TokenPath(ids, score.path.parts), score.positions)

@@ -173,20 +173,16 @@ def pack_family_forests(families: Sequence[Sequence[SpanScore]], budget: int) ->
     groups: list[list[int]] = []
     tree = PrefixTree()
     for number, scores in enumerate(families):
-        tokens = _insert_scores(tree, scores)
-        if not groups or tokens > budget:
+        for score in scores:
+            tree.insert(score.prefix)
+        if not groups or len(tree) > budget:
             # The family does not fit: it starts the next forest, whose tree begins with it alone.
             groups.append([])
             tree = PrefixTree()
-            _insert_scores(tree, scores)
+            for score in scores:
+                tree.insert(score.prefix)
         groups[-1].append(number)
     return groups
-
-
-def _insert_scores(tree: PrefixTree, scores: Sequence[SpanScore]) -> int:
-    for score in scores:
-        tree.insert(score.prefix)
-    return len(tree)
 
 
 def attention_implementation_name(backend: AttentionBackend) -> str:

@@ -55,13 +55,8 @@ def admit_families(
 ) -> FamilyAdmission:
     """Admit the families of a file that pass every gate and fit into the renderer's length.
 
-    Args:
-        path: Families as JSON Lines.
-        renderer: Renders families as tokens and holds the longest path allowed.
-        tick: Called for every family that is read.
-        record: File with the decision. It is read if it was made for the same families, tokenizer, prompt and length,
-            and written otherwise.
-        file_hash: Hash of the file, where it is already computed.
+    The decision is read from the file ``record`` if it was made for the same families, tokenizer, prompt and length,
+    and written there otherwise.
 
     Raises:
         UserError: No family of the file can be trained on.
@@ -70,15 +65,6 @@ def admit_families(
     admission = None if record is None else _read(record, key, path)
     if admission is not None:
         return admission
-    admission = _decide(path, renderer, tick)
-    if not len(admission.families):
-        raise UserError(f"{path}: there is no family to train on ({admission.tally.counts()}).")
-    if record is not None:
-        _write(record, key, admission)
-    return admission
-
-
-def _decide(path: Path, renderer: TokenPathRenderer, tick: Callable[[], None]) -> FamilyAdmission:
     estimate = _LengthEstimate(renderer)
 
     def find_reason(family: Family) -> str | None:
@@ -87,7 +73,12 @@ def _decide(path: Path, renderer: TokenPathRenderer, tick: Callable[[], None]) -
             return reason
         return None if estimate.surely_fits(family) or _fits(family, renderer) else TOO_LONG_REASON
 
-    return FamilyAdmission(*index_jsonl_file(path, Family, find_reason))
+    admission = FamilyAdmission(*index_jsonl_file(path, Family, find_reason))
+    if not len(admission.families):
+        raise UserError(f"{path}: there is no family to train on ({admission.tally.counts()}).")
+    if record is not None:
+        _write(record, key, admission)
+    return admission
 
 
 def _fits(family: Family, renderer: TokenPathRenderer) -> bool:

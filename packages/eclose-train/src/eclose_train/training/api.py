@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from eclose.files.jsonl import ReadRecord
     from eclose.values.family import Family
-    from eclose_train.training.run import TrainingResult, TrainingRunForecast
+    from eclose_train.training.run import TrainingPlan, TrainingResult, TrainingRunForecast
     from eclose_train.training.select import AdaptableModel, Selection, TrainingOrigin
 
 
@@ -85,13 +85,8 @@ def train(
         UserError: The families cannot be read, or the folder holds another run.
         SettingError: A setting is unknown or wrong.
     """
-    from eclose_train.training.recipe import read_recipe  # noqa: PLC0415 - needs PyYAML
-    from eclose_train.training.run import run_training  # noqa: PLC0415 - imports torch
-
-    folder = Path(out)
-    training_recipe = read_recipe(None if recipe is None else Path(recipe), settings)
-    training, held_out = _write_training_families(families, development, folder, hub=hub)
-    return run_training(training, training_recipe, folder, held_out, tick)
+    plan = _plan_training(families, development, Path(out), recipe, settings, hub=hub)
+    return replace(plan, tick=tick).run()
 
 
 def forecast_training(
@@ -106,14 +101,7 @@ def forecast_training(
 ) -> TrainingRunForecast:
     """Return what ``train`` would do with the same arguments; load no weights and write nothing in ``out``.
 
-    Args:
-        families: As for ``train``.
-        out: Folder of the run; it is read, so that a finished or another run in it is noticed.
-        recipe: As for ``train``.
-        development: As for ``train``.
-        hub: As for ``train``.
-        tick: Called for every family that is read.
-        **settings: As for ``train``.
+    The folder ``out`` is read, so that a finished or another run in it is noticed.
 
     Returns:
         Families in and out with reasons, updates, tokens of an epoch, and trained parameters.
@@ -122,26 +110,33 @@ def forecast_training(
         UserError: The families cannot be read, or the folder holds another run.
         SettingError: A setting is unknown or wrong.
     """
-    from eclose_train.training.recipe import read_recipe  # noqa: PLC0415 - needs PyYAML
-    from eclose_train.training.run import forecast_run  # noqa: PLC0415 - imports torch
-
-    training_recipe = read_recipe(None if recipe is None else Path(recipe), settings)
     # Families of tables are written as lines, under the name that they have in a run, which its identity depends on.
     with TemporaryDirectory() as folder:
-        training, held_out = _write_training_families(families, development, Path(folder), hub=hub)
-        return forecast_run(training, training_recipe, Path(out), held_out, tick)
+        plan = _plan_training(families, development, Path(folder), recipe, settings, hub=hub)
+        return replace(plan, out=Path(out), tick=tick).forecast()
 
 
-def _write_training_families(
-    families: FamilyInput, development: FamilyInput | None, folder: Path, *, hub: bool
-) -> tuple[Path, Path | None]:
-    """Return the files of training and held-out families, written to the folder where they are no JSON Lines."""
+def _plan_training(
+    families: FamilyInput,
+    development: FamilyInput | None,
+    folder: Path,
+    recipe: Path | str | None,
+    settings: Mapping[str, Any],
+    *,
+    hub: bool,
+) -> TrainingPlan:
+    """Return the run of a folder; families that are no JSON Lines are written there."""
+    from eclose_train.training.recipe import read_recipe  # noqa: PLC0415 - needs PyYAML
+    from eclose_train.training.run import TrainingPlan  # noqa: PLC0415 - imports torch
+
+    training_recipe = read_recipe(None if recipe is None else Path(recipe), settings)
     # A run is identified by the hash of its files, and its workers read families from them by offset.
     training = write_family_lines(open_families(families, FamilySplit.TRAIN, hub=hub), folder / FAMILIES_FILE)
-    if development is None:
-        return training, None
-    source = open_families(development, FamilySplit.HELD_OUT, hub=hub)
-    return training, write_family_lines(source, folder / DEVELOPMENT)
+    held_out = None
+    if development is not None:
+        source = open_families(development, FamilySplit.HELD_OUT, hub=hub)
+        held_out = write_family_lines(source, folder / DEVELOPMENT)
+    return TrainingPlan(training, training_recipe, folder, held_out)
 
 
 def read_families(families: FamilyInput, *, hub: bool = False) -> tuple[list[Family], RecordCounts]:
@@ -342,14 +337,21 @@ def switch_test(
     records = _score(source, systems, settings, notify, wrap)
     step = None
     if out is None:
-        rows, counts, again = _collect(records)
+        again, counter, rows = False, RecordCounter(), list[FamilySwitchScores]()
+        for record in records:
+            counter.add(record)
+            rows += [] if record.value is None else [record.value]
+        counts = counter.counts()
     else:
         # As lines, so that the same families are the same work whatever form they came in.
         path = write_family_lines(source, companion_file_path(Path(out), FAMILIES_FILE))
         # The weights are inputs, so another adapter in the same folder is other work.
         weights = (folder / ADAPTER_WEIGHTS for folder in systems.adapters)
         step = PipelineStep("switch", identity, (path, *weights), Path(out))
-        rows, counts, again = _write(step, records, force=force)
+        # The records are a generator: for a finished step it is never started, and no model is loaded.
+        manifest = step.claim(force=force)
+        counts, again = manifest.counts if manifest else step.write(records), manifest is not None
+        rows = list(read_records(step.out, FamilySwitchScores))
     if not counts.received:
         raise UserError(f"{source.name}: holds no family. Check that this is the file you meant.")
     recorded = identity | {"resamples": resamples, "seed": seed}
@@ -482,27 +484,6 @@ def _group_by_backbone(settings: SwitchSettings, folders: Mapping[Path, dict[str
         agree_on_recipe_setting("model", settings.model, recipes, same=same_weights)
         revision = agree_on_recipe_setting("revision", settings.revision, recipes)
         yield _Backbone(model, revision, members)
-
-
-def _write(
-    step: PipelineStep, records: Iterator[ReadRecord[FamilySwitchScores]], *, force: bool
-) -> tuple[list[FamilySwitchScores], RecordCounts, bool]:
-    """Write the rows and read them back; read them alone where the same step was finished before."""
-    # The records are a generator: for a finished step it is never started, and no model is loaded.
-    manifest = step.claim(force=force)
-    counts = manifest.counts if manifest else step.write(records)
-    return list(read_records(step.out, FamilySwitchScores)), counts, manifest is not None
-
-
-def _collect(
-    records: Iterator[ReadRecord[FamilySwitchScores]],
-) -> tuple[list[FamilySwitchScores], RecordCounts, bool]:
-    counter, rows = RecordCounter(), []
-    for record in records:
-        counter.add(record)
-        if record.value is not None:
-            rows.append(record.value)
-    return rows, counter.counts(), False
 
 
 def _score(

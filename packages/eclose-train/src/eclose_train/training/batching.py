@@ -170,13 +170,10 @@ class ForestDataset:
             groups = pack_family_forests(families, self.budget)
         else:
             groups = [[number] for number in range(len(families))]
-        return [
-            self._forest([families[number] for number in group], [drawn[number][0].weight for number in group])
-            for group in groups
-        ]
-
-    def _forest(self, families: Sequence[list[SpanScore]], weights: Sequence[float]) -> FamilyForest:
-        scores = tuple(score for family in families for score in family)
-        bounds = tuple(pairwise(accumulate(map(len, families), initial=0)))
-        tree = ScoredTree.of(scores) if self.strategy is ScoringStrategy.TREE else None
-        return FamilyForest(scores, bounds, tuple(weights), tree)
+        forests = []
+        for group in groups:
+            scores = tuple(score for number in group for score in families[number])
+            bounds = tuple(pairwise(accumulate((len(families[number]) for number in group), initial=0)))
+            tree = ScoredTree.of(scores) if self.strategy is ScoringStrategy.TREE else None
+            forests.append(FamilyForest(scores, bounds, tuple(drawn[number][0].weight for number in group), tree))
+        return forests

@@ -56,12 +56,7 @@ _SETTINGS = (
 
 
 def render_model_card(trainer: Any, recipe: dict[str, Any]) -> str:
-    """Return the card of a model in its present state.
-
-    Args:
-        trainer: The ``EClosureTrainer`` of the model.
-        recipe: Settings and inputs of the run; may be empty.
-    """
+    """Return the card of a trainer's model in its present state; the recipe of the run may be empty."""
     config: Any = trainer.args
     model = trainer.accelerator.unwrap_model(trainer.model)
     base = getattr(model.config, "_name_or_path", "") or "unknown"
@@ -71,7 +66,10 @@ def render_model_card(trainer: Any, recipe: dict[str, Any]) -> str:
         rows["max_steps"] = f"`{config.max_steps}`"
         del rows["num_train_epochs"]
     # A trainer used without a run folder has no recipe, and so no rows about files.
-    rows |= _origin(model) | _data(recipe)
+    files = {"trained on": "families", "held out": "development"}
+    inputs = recipe.get("inputs", {})
+    rows |= _origin(model)
+    rows |= {row: f"{file['file']}, `{file['hash']}`" for row, role in files.items() if (file := inputs.get(role))}
     rows |= {
         "families": f"{len(trainer.train_dataset):,}",
         "updates so far": f"{trainer.state.global_step:,}",
@@ -103,12 +101,6 @@ def _origin(model: Any) -> dict[str, str]:
     if getattr(model, "is_loaded_in_4bit", False):
         rows["weights in training"] = "4 bits, NF4 (QLoRA)"
     return rows
-
-
-def _data(recipe: dict[str, Any]) -> dict[str, str]:
-    files = {"trained on": "families", "held out": "development"}
-    inputs = recipe.get("inputs", {})
-    return {row: f"{file['file']}, `{file['hash']}`" for row, role in files.items() if (file := inputs.get(role))}
 
 
 def _figures(history: list[dict[str, float]]) -> str:

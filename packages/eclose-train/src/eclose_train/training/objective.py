@@ -91,6 +91,13 @@ class TrainingObjective:
     anchors: tuple[ViewKind, ...]
     terms: tuple[MarginTerm, ...]
 
+    @property
+    def sequences(self) -> int:
+        """Number of sequences that are scored for each family: 1 for SFT, 15 for E-Closure."""
+        # A response margin also compares anchors, which are scored once.
+        names = {anchor_score_name(kind) for kind in self.anchors}
+        return len(names | {name for term in self.terms for name in (term.preferred, term.dispreferred)})
+
     def scores(self, family_scores: FamilyScores) -> list[SpanScore]:
         """Return the scores of a family that this objective needs, each once."""
         names = {name for term in self.terms for name in (term.preferred, term.dispreferred)}
@@ -136,13 +143,7 @@ _COMPARED: dict[TrainingMethod, tuple[tuple[Edge, ...], tuple[Direction, ...]]] 
 def build_objective(
     method: TrainingMethod, margin_weight: float = 1.0, hinges: Mapping[str, MarginHinge] | MarginHinge | None = None
 ) -> TrainingObjective:
-    """Build the objective of a method.
-
-    Args:
-        method: The method.
-        margin_weight: lambda, the weight of all margins together.
-        hinges: Hinge of every comparison, or by edge: "S", "T", "C", and "response" for response margins.
-    """
+    """Build the objective of a method; hinges may be given by edge: "S", "T", "C", and "response" for its margins."""
     # SFT and CF-SFT have anchors only: lambda and the hinges have no effect on them.
     if method is TrainingMethod.SFT:
         return TrainingObjective(method, (_GOLD,), ())

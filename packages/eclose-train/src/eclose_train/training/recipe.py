@@ -133,6 +133,12 @@ def name_planned_settings(recipe: TrainingRecipe) -> dict[str, Any]:
     return result_deciding_settings({name: _plain_number(value) for name, value in settings.items()})
 
 
+def resolve_planned_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a plan that decide the result of training; weights, method and seed are the cell's."""
+    planned = name_planned_settings(read_recipe(None, settings))
+    return {name: value for name, value in planned.items() if name not in ("model", "method", "seed")}
+
+
 def describe_setting_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Yield every setting that differs, with both values. A setting missing in ``before`` had its default."""
     defaults: dict[str, Any] = {}
@@ -160,7 +166,10 @@ def _plain_number(value: Any) -> Any:
 def read_recipe(path: Path | None, overrides: Mapping[str, Any]) -> TrainingRecipe:
     """Read a recipe from a YAML file and from settings that override it; raise one error with all problems."""
     settings = {**(read_yaml_settings(path, "a recipe") if path else {}), **overrides}
-    hints = _hints()
+    # The folder of a run is an option of the command instead.
+    hints = {**get_type_hints(EClosureConfig), **get_type_hints(TrainedModelSettings)}
+    names = {field.name for kind in (EClosureConfig, TrainedModelSettings) for field in fields(kind) if field.init}
+    hints = {name: hint for name, hint in hints.items() if name in names - {"output_dir"}}
     problems, values = [], {}
     for name, value in settings.items():
         if name not in hints:
@@ -216,10 +225,3 @@ def _value(text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError:
         return text
-
-
-def _hints() -> dict[str, Any]:
-    """Return the type of every setting. The folder of a run is an option of the command instead."""
-    hints = {**get_type_hints(EClosureConfig), **get_type_hints(TrainedModelSettings)}
-    names = {field.name for kind in (EClosureConfig, TrainedModelSettings) for field in fields(kind) if field.init}
-    return {name: hint for name, hint in hints.items() if name in names - {"output_dir"}}

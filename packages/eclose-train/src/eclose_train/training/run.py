@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
@@ -54,8 +55,6 @@ from eclose_train.training.recipe import (
 from eclose_train.training.trainer import EClosureTrainer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from eclose_train.training.batching import FamilyDataset
     from eclose_train.training.config import EClosureConfig
     from eclose_train.training.recipe import TrainedModelSettings
@@ -148,12 +147,12 @@ def count_epoch_tokens(families: FamilyDataset, renderer: TokenPathRenderer, con
     return TrainingTokens(round(computed * scale), round(plain * scale), counted)
 
 
-def count_parameters(settings: TrainedModelSettings, build_adapter: Callable[[Any], Any]) -> tuple[int, int]:
+def count_parameters(settings: TrainedModelSettings) -> tuple[int, int]:
     """Return the numbers of trained and of all parameters, from the model's configuration alone."""
     from peft import get_peft_model  # noqa: PLC0415 - only where an adapter is trained
 
     model = build_empty_model(settings.model, settings.revision)
-    if (adapter := build_adapter(model)) is not None:
+    if (adapter := _lora(settings, model)) is not None:
         with ignore_renamed_property():
             model = get_peft_model(model, adapter, low_cpu_mem_usage=True)
     counts = [(weight.numel(), weight.requires_grad) for weight in model.parameters()]
@@ -184,167 +183,119 @@ class TrainingTerminatedError(UserError):
     exit_code = 143  # 128 + 15, the number of SIGTERM: what a shell reports for a program that the signal ended
 
 
-def _admit(
-    run: _RunFolder, config: EClosureConfig, tokenizer: Any, tick: Callable[[], None]
-) -> tuple[FamilyAdmission, FamilyAdmission | None]:
-    prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
-    renderer = TokenPathRenderer(tokenizer, prompt, config.max_length)
-    # One process decides and the others read its record. local=False: one over all machines, which share the folder.
-    with config.main_process_first(local=False, desc="admission"):
-        admission, held_out = run.admit(renderer, tick)
-    report_phase(config, f"families: {admission.tally.counts()}")
-    return admission, held_out
+@dataclass(frozen=True)
+class TrainingPlan:
+    """A training run in a folder: what is trained on which families.
 
-
-def run_training(
-    families: Path,
-    recipe: TrainingRecipe,
-    out: Path,
-    development: Path | None = None,
-    tick: Callable[[], None] = lambda: None,
-) -> TrainingResult:
-    """Train an adapter on families.
-
-    The same call again continues an interrupted run from its last complete checkpoint, and returns at once where the
-    run is finished.
-
-    Args:
+    Attributes:
         families: Families to train on, as JSON Lines.
         recipe: Settings of model and training.
         out: Folder of the run.
         development: Held-out families to evaluate on.
         tick: Called for every family that is read.
-
-    Raises:
-        UserError: No family can be trained on, or the folder holds another run.
-        TrainingTerminatedError: The process received SIGTERM; a checkpoint was written.
     """
-    config = _config(recipe, out, development)
-    run = _RunFolder(families, resolve_training_settings(recipe.model, config), out, development)
-    if (manifest := run.read_finished()) is not None:
-        return TrainingResult(out / "adapter", manifest.counts, again=True)
-    if recipe.model.load_in_4bit:
-        require_4bit_support(recipe.model.model)  # before the families are read, which may take minutes
-    sessions = TrainingSessionRecorder(out, config)
-    report_phase(config, f"reading {families}")
-    tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
-    admission, held_out = _admit(run, config, tokenizer, tick)
-    left_out = [*admission.left_out, *_name_held_out(development, held_out)]
-    model = _load_model(recipe.model, config, sessions.dtype)
-    trainer = EClosureTrainer(
-        model,
-        config,
-        admission.families,
-        held_out.families if held_out else None,
-        processing_class=tokenizer,
-        peft_config=_lora(recipe.model, model),
-        callbacks=[sessions, TrainingMetricsWriter(out), termination := TerminationCheckpoint()],
-    )
-    trainer.recipe = run.recipe  # set before training starts, since every checkpoint is saved with it
-    # Written before the first update, so that a later call with other settings is refused from the start.
-    if config.should_save:
-        run.write_begin(left_out)
-    checkpoint = _train(trainer, termination, out)
-    trainer.save_model(str(out / "adapter"))
-    if config.should_save:
-        run.write_end(trainer, admission.tally.counts(), sessions)
-    metrics = {name: value for line in trainer.state.log_history for name, value in line.items()}
-    counts = admission.tally.counts()
-    return TrainingResult(
-        out / "adapter", counts, again=False, resumed_from=checkpoint, left_out=left_out, metrics=metrics
-    )
-
-
-def forecast_run(
-    families: Path,
-    recipe: TrainingRecipe,
-    out: Path,
-    development: Path | None = None,
-    tick: Callable[[], None] = lambda: None,
-) -> TrainingRunForecast:
-    """Return what ``run_training`` would do with the same arguments; write nothing and load no weights.
-
-    Raises:
-        UserError: As ``run_training`` before its first update: no family, another run in the folder, a missing library.
-    """
-    config = _config(recipe, out, development)
-    run = _RunFolder(families, resolve_training_settings(recipe.model, config), out, development)
-    finished = run.read_finished() is not None
-    if recipe.model.load_in_4bit:
-        require_4bit_support(recipe.model.model)
-    prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
-    renderer = TokenPathRenderer(load_tokenizer(recipe.model.model, recipe.model.revision), prompt, config.max_length)
-    # Without a record of the decision: it would be a file in the folder of the run.
-    admission = admit_families(families, renderer, tick)
-    held_out = None if development is None else admit_families(development, renderer, tick)
-    trained, parameters = count_parameters(recipe.model, lambda model: _lora(recipe.model, model))
-    updates, epochs = count_updates(config, len(admission.families))
-    return TrainingRunForecast(
-        out=out,
-        model=recipe.model.model,
-        method=config.method,
-        finished=finished,
-        resumes_from=find_last_checkpoint(out),
-        counts=admission.tally.counts(),
-        held_out=None if held_out is None else held_out.tally.counts(),
-        left_out=(*admission.left_out, *_name_held_out(development, held_out)),
-        epochs=epochs,
-        updates=updates,
-        families_per_update=config.families_per_update,
-        tokens=count_epoch_tokens(admission.families, renderer, config),
-        trained_parameters=trained,
-        parameters=parameters,
-    )
-
-
-def _name_held_out(development: Path | None, held_out: FamilyAdmission | None) -> list[ReadRecord[Family]]:
-    """Return the held-out families that are left out, with the name of their file."""
-    if development is None or held_out is None:
-        return []
-    return [replace(record, where=f"{development.name} {record.where}") for record in held_out.left_out]
-
-
-def _train(trainer: EClosureTrainer, termination: TerminationCheckpoint, out: Path) -> Path | None:
-    """Train from the last checkpoint, which is returned, or the start; raise where the process was terminated."""
-    checkpoint = find_last_checkpoint(out)
-    begin = "training from the start" if checkpoint is None else f"continuing from {checkpoint}"
-    every = trainer.args.logging_steps
-    updates = "update" if every == 1 else f"{every:g} updates"
-    report_phase(trainer.args, f"{begin}; a line every {updates} here and in {out / METRICS_FILE}")
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    if termination.stopped:
-        raise TrainingTerminatedError(
-            f"{out}: asked to terminate, stopped after update {trainer.state.global_step:,} of "
-            f"{trainer.state.max_steps:,} with a checkpoint. Run the same command to continue."
-        )
-    return checkpoint
-
-
-def find_last_checkpoint(out: Path) -> Path | None:
-    """Return the newest complete checkpoint of a run."""
-    complete = {step: folder for step, folder in list_checkpoints(out) if (folder / COMPLETE_MARKER_FILE).is_file()}
-    return complete[max(complete)] if complete else None
-
-
-def _config(recipe: TrainingRecipe, out: Path, development: Path | None) -> EClosureConfig:
-    """Return the settings of the run; by default held-out families are evaluated after every epoch."""
-    evaluation = recipe.training.get("eval_strategy")
-    if not development and evaluation not in (None, "no"):
-        raise UserError(f"eval_strategy = {evaluation!r}: there are no families to evaluate on. Pass --development.")
-    bar = not recipe.training.get("disable_tqdm", not sys.stderr.isatty())
-    strategy = evaluation or ("epoch" if development else "no")
-    return recipe.config(out, eval_strategy=strategy, disable_tqdm=not bar)
-
-
-@dataclass(frozen=True)
-class _RunFolder:
-    """Files and identity of a training run in its folder."""
 
     families: Path
-    settings: dict[str, Any]
-    """Every resolved setting."""
+    recipe: TrainingRecipe
     out: Path
-    development: Path | None
+    development: Path | None = None
+    tick: Callable[[], None] = lambda: None
+
+    def run(self) -> TrainingResult:
+        """Train an adapter; continue an interrupted run, and return at once where the run is finished.
+
+        Raises:
+            UserError: No family can be trained on, or the folder holds another run.
+            TrainingTerminatedError: The process received SIGTERM; a checkpoint was written.
+        """
+        out, config, settings = self.out, self.config, self.recipe.model
+        if (manifest := self.read_finished()) is not None:
+            return TrainingResult(out / "adapter", manifest.counts, again=True)
+        if settings.load_in_4bit:
+            require_4bit_support(settings.model)  # before the families are read, which may take minutes
+        sessions = TrainingSessionRecorder(out, config)
+        report_phase(config, f"reading {self.families}")
+        renderer = self._load_renderer()
+        # One process decides and the others read its record. local=False: one of all machines, which share the folder.
+        with config.main_process_first(local=False, desc="admission"):
+            admission, held_out = self._admit(renderer, keep_record=True)
+        counts, left_out = admission.tally.counts(), self._list_left_out(admission, held_out)
+        report_phase(config, f"families: {counts}")
+        model = _load_model(settings, config, sessions.dtype)
+        trainer = EClosureTrainer(
+            model,
+            config,
+            admission.families,
+            held_out.families if held_out else None,
+            processing_class=renderer.tokenizer,
+            peft_config=_lora(settings, model),
+            callbacks=[sessions, TrainingMetricsWriter(out), termination := TerminationCheckpoint()],
+        )
+        trainer.recipe = self.record  # set before training starts, since every checkpoint is saved with it
+        # Written before the first update, so that a later call with other settings is refused from the start.
+        if config.should_save:
+            self._write_begin(left_out)
+        checkpoint = _train(trainer, termination, out)
+        trainer.save_model(str(out / "adapter"))
+        if config.should_save:
+            self._write_end(trainer, counts, sessions)
+        metrics = {name: value for line in trainer.state.log_history for name, value in line.items()}
+        return TrainingResult(
+            out / "adapter", counts, again=False, resumed_from=checkpoint, left_out=left_out, metrics=metrics
+        )
+
+    def forecast(self) -> TrainingRunForecast:
+        """Return what ``run`` would do; write nothing and load no weights.
+
+        Raises:
+            UserError: As ``run`` before its first update: no family, another run in the folder, a missing library.
+        """
+        config, model = self.config, self.recipe.model
+        finished = self.read_finished() is not None
+        if model.load_in_4bit:
+            require_4bit_support(model.model)
+        renderer = self._load_renderer()
+        admission, held_out = self._admit(renderer, keep_record=False)
+        trained, parameters = count_parameters(model)
+        updates, epochs = count_updates(config, len(admission.families))
+        return TrainingRunForecast(
+            out=self.out,
+            model=model.model,
+            method=config.method,
+            finished=finished,
+            resumes_from=find_last_checkpoint(self.out),
+            counts=admission.tally.counts(),
+            held_out=None if held_out is None else held_out.tally.counts(),
+            left_out=tuple(self._list_left_out(admission, held_out)),
+            epochs=epochs,
+            updates=updates,
+            families_per_update=config.families_per_update,
+            tokens=count_epoch_tokens(admission.families, renderer, config),
+            trained_parameters=trained,
+            parameters=parameters,
+        )
+
+    @cached_property
+    def config(self) -> EClosureConfig:
+        """Settings of training; by default held-out families are evaluated after every epoch."""
+        evaluation = self.recipe.training.get("eval_strategy")
+        if not self.development and evaluation not in (None, "no"):
+            raise UserError(
+                f"eval_strategy = {evaluation!r}: there are no families to evaluate on. Pass --development."
+            )
+        bar = not self.recipe.training.get("disable_tqdm", not sys.stderr.isatty())
+        strategy = evaluation or ("epoch" if self.development else "no")
+        return self.recipe.config(self.out, eval_strategy=strategy, disable_tqdm=not bar)
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Every resolved setting, as it is before a trainer fills in its own."""
+        return resolve_training_settings(self.recipe.model, self.config)
+
+    @cached_property
+    def hashes(self) -> dict[str, str]:
+        """Hashes of the files of families by name; computed once, since the files may be large."""
+        return hash_files([path for path in (self.families, self.development) if path])
 
     @cached_property
     def inputs(self) -> dict[str, dict[str, str] | None]:
@@ -363,35 +314,42 @@ class _RunFolder:
         return {**result_deciding_settings(self.settings), "development": held_out and held_out["hash"]}
 
     @cached_property
-    def hashes(self) -> dict[str, str]:
-        """Hashes of the files of families by name; computed once, since the files may be large."""
-        return hash_files([path for path in (self.families, self.development) if path])
-
-    def _hash(self, path: Path) -> str:
-        # Two files of the same name are listed by their paths.
-        return self.hashes.get(path.name) or self.hashes[path.as_posix()]
-
-    @cached_property
     def work(self) -> str:
         """Identity of the run: a hash of deciding settings and families."""
         return hash_work_identity("train", self.deciding, self.hashes)
 
     @property
-    def recipe(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """Content of ``recipe.json``: every resolved setting, the families, and the identity of the run."""
         return {**self.settings, "inputs": self.inputs, "work": self.work}
 
-    def admit(
-        self, renderer: TokenPathRenderer, tick: Callable[[], None]
+    def _hash(self, path: Path) -> str:
+        # Two files of the same name are listed by their paths.
+        return self.hashes.get(path.name) or self.hashes[path.as_posix()]
+
+    def _load_renderer(self) -> TokenPathRenderer:
+        model, config = self.recipe.model, self.config
+        prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
+        return TokenPathRenderer(load_tokenizer(model.model, model.revision), prompt, config.max_length)
+
+    def _admit(
+        self, renderer: TokenPathRenderer, *, keep_record: bool
     ) -> tuple[FamilyAdmission, FamilyAdmission | None]:
         """Return the admitted training families, and the held-out ones if there are any."""
-        admission, record = None, self.out / "admission.json"
-        training = admit_families(self.families, renderer, tick, record=record, file_hash=self._hash(self.families))
-        if self.development:
-            record = self.out / "admission.development.json"
-            file_hash = self._hash(self.development)
-            admission = admit_families(self.development, renderer, tick, record=record, file_hash=file_hash)
-        return training, admission
+
+        def admit(path: Path, name: str) -> FamilyAdmission:
+            record = self.out / name if keep_record else None
+            return admit_families(path, renderer, self.tick, record=record, file_hash=self._hash(path))
+
+        training = admit(self.families, "admission.json")
+        return training, admit(self.development, "admission.development.json") if self.development else None
+
+    def _list_left_out(self, training: FamilyAdmission, held_out: FamilyAdmission | None) -> list[ReadRecord[Family]]:
+        """Return the families that are left out; held-out ones with the name of their file."""
+        if self.development is None or held_out is None:
+            return training.left_out
+        name = self.development.name
+        return [*training.left_out, *(replace(row, where=f"{name} {row.where}") for row in held_out.left_out)]
 
     def read_finished(self) -> Manifest | None:
         """Return the manifest if this run is finished; raise where the folder holds another run."""
@@ -430,16 +388,16 @@ class _RunFolder:
                 "Write to another folder, or remove this one."
             )
 
-    def write_begin(self, left_out: list[ReadRecord[Family]]) -> None:
+    def _write_begin(self, left_out: list[ReadRecord[Family]]) -> None:
         """Write the recipe of the run, and the families that were left out."""
-        write_json(self.out / CHECKPOINT_RECIPE_FILE, self.recipe)
+        write_json(self.out / CHECKPOINT_RECIPE_FILE, self.record)
         with AtomicFile(self.out / "left_out.jsonl") as file:
             for record in left_out:
                 # Messages may quote ids with half a surrogate pair, which UTF-8 cannot encode.
                 line = {"where": record.where, "reason": record.rejected or str(record.error)}
                 file.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
-    def write_end(self, trainer: EClosureTrainer, counts: RecordCounts, sessions: TrainingSessionRecorder) -> None:
+    def _write_end(self, trainer: EClosureTrainer, counts: RecordCounts, sessions: TrainingSessionRecorder) -> None:
         """Write the manifest, which marks the run as finished."""
         resources = {
             **sessions.finish(trainer.state.global_step),
@@ -449,6 +407,28 @@ class _RunFolder:
         outputs = hash_files([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / METRICS_FILE])
         manifest = Manifest("train", self.deciding, self.hashes, outputs, counts, run=resources)
         manifest.write(self.out / "manifest.json")
+
+
+def _train(trainer: EClosureTrainer, termination: TerminationCheckpoint, out: Path) -> Path | None:
+    """Train from the last checkpoint, which is returned, or the start; raise where the process was terminated."""
+    checkpoint = find_last_checkpoint(out)
+    begin = "training from the start" if checkpoint is None else f"continuing from {checkpoint}"
+    every = trainer.args.logging_steps
+    updates = "update" if every == 1 else f"{every:g} updates"
+    report_phase(trainer.args, f"{begin}; a line every {updates} here and in {out / METRICS_FILE}")
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if termination.stopped:
+        raise TrainingTerminatedError(
+            f"{out}: asked to terminate, stopped after update {trainer.state.global_step:,} of "
+            f"{trainer.state.max_steps:,} with a checkpoint. Run the same command to continue."
+        )
+    return checkpoint
+
+
+def find_last_checkpoint(out: Path) -> Path | None:
+    """Return the newest complete checkpoint of a run."""
+    complete = {step: folder for step, folder in list_checkpoints(out) if (folder / COMPLETE_MARKER_FILE).is_file()}
+    return complete[max(complete)] if complete else None
 
 
 def _describe_file(file: dict[str, str] | None) -> str:

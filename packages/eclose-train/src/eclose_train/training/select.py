@@ -32,9 +32,7 @@ from eclose.values.response import parse_completion
 from eclose_train.training.checkpoints import Checkpoint, copy_adapter, find_checkpoints, remove_adapter_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from eclose.calls.model import Reply
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True)
@@ -69,13 +67,6 @@ class CheckpointReply:
     finish: FinishReason
     prompt_tokens: int
     completion_tokens: int
-
-    @classmethod
-    def of(cls, question: CheckpointQuestion, reply: Reply) -> CheckpointReply:
-        """Return a model's reply to a question as a record."""
-        usage = reply.usage
-        tokens = usage.prompt_tokens, usage.completion_tokens
-        return cls(question.family_id, question.view, reply.text, reply.finish, *tokens)
 
     @property
     def answer(self) -> str | None:
@@ -323,16 +314,9 @@ def select_checkpoint(
     force: bool = False,
     on_checkpoint: Callable[[str], None] = lambda _: None,
 ) -> Selection:
-    """Compare the checkpoints of a run and copy the best adapter.
+    """Compare the checkpoints of a run on held-out families, and copy the best adapter.
 
-    Args:
-        run: Folder of a training run.
-        families: Held-out families.
-        settings: Everything that determines the replies.
-        load: Loads the model; called once, and only if replies are missing.
-        out: Folder of the selection; the folder of the run by default.
-        force: Replace a selection that was made with other settings.
-        on_checkpoint: Called with the name of each checkpoint whose replies are generated.
+    The model is loaded once, and only if replies are missing. ``force`` replaces a selection by other settings.
     """
     checkpoints, torn = find_checkpoints(run)
     folder = run if out is None else out
@@ -340,7 +324,9 @@ def select_checkpoint(
     questions = [question for family in families for question in build_checkpoint_questions(family, prompt, decoding)]
     if not questions:
         raise UserError("there is no family to compare checkpoints on. Pass held-out families.")
-    identity = {"settings": settings.record, "families": _hash_questions(questions)}
+    # Accepted answers are left out of the hash, because replies are matched again every time.
+    inputs = [[question.family_id, question.view.value, list(question.request.messages)] for question in questions]
+    identity = {"settings": settings.record, "families": content_hash(inputs)}
     # Refused before a model is loaded and before any reply is generated.
     if not force:
         _refuse_other(folder / SELECTION_FILE, identity)
@@ -376,19 +362,22 @@ def _generate(
     try:
         for folder in folders:
             replies = model.with_adapter(folder).complete_all(requests)
-            yield [CheckpointReply.of(question, reply) for question, reply in zip(questions, replies, strict=True)]
+            yield [
+                CheckpointReply(
+                    family_id=question.family_id,
+                    view=question.view,
+                    text=reply.text,
+                    finish=reply.finish,
+                    prompt_tokens=reply.usage.prompt_tokens,
+                    completion_tokens=reply.usage.completion_tokens,
+                )
+                for question, reply in zip(questions, replies, strict=True)
+            ]
     except PromptTooLongError as error:
         # The model names the request by its number; a user needs the family.
         question = questions[error.index]
         reason = str(error).partition(": ")[2]
         raise UserError(f"family {question.family_id!r}, {question.view.value}: {reason}") from error
-
-
-def _hash_questions(questions: Iterable[CheckpointQuestion]) -> str:
-    """Hash the inputs of the model. Accepted answers are left out, because replies are matched again every time."""
-    return content_hash(
-        [[question.family_id, question.view.value, list(question.request.messages)] for question in questions]
-    )
 
 
 def _refuse_other(path: Path, identity: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from eclose.errors import UserError
 from eclose.files.jsonl import ReadRecord
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from eclose_train.likelihood.exactness_check import ScoringChoice
     from eclose_train.likelihood.render import TokenPathRenderer
     from eclose_train.likelihood.spans import SpanScore
+
+    RenderedFamily: TypeAlias = tuple[Family, EvidenceEdit, list[SpanScore]]
 
 SWITCH_SEED = 20260915
 """Seed of the resampling in the paper (appendix D.7)."""
@@ -119,12 +121,6 @@ class FamilySwitchScores:
         return three_valued_and(self.holds(edge, direction) for direction in Direction)
 
 
-class _RenderedFamily(NamedTuple):
-    family: Family
-    edit: EvidenceEdit
-    scores: list[SpanScore]
-
-
 def score_family_switches(
     families: Iterable[ReadRecord[Family]],
     model: Any,
@@ -135,20 +131,14 @@ def score_family_switches(
     system: str = UNTUNED_METHOD,
     source: ResponseSource | None = None,
 ) -> Iterator[ReadRecord[FamilySwitchScores]]:
-    """Score families and yield their margins, in order.
+    """Score families and yield their margins, in order; records without a family are passed on unchanged.
 
-    Args:
-        families: Records of families. Records without a family are passed on unchanged.
-        model: The model, with its attention set according to ``choice``.
-        renderer: Renders families as tokens; families with a longer path are rejected.
-        choice: Scoring strategy and backend.
-        tokens_per_forward: Most tokens of a forward pass. Changes no result.
-        system: Name of the model in the rows.
-        source: Backbone, method and seed of the model.
+    The attention of the model is set according to ``choice``. Families with a longer path than the renderer's are
+    rejected. ``tokens_per_forward`` changes no result.
     """
     families = iter(families)
     while window := [_render(record, renderer) for record in islice(families, _WINDOW)]:
-        scores = [record.value.scores for record in window if record.value is not None]
+        scores = [record.value[2] for record in window if record.value is not None]
         # One mapping per family with a value, in the order of the window.
         values = _score(model, scores, choice, tokens_per_forward)
         for record in window:
@@ -159,15 +149,15 @@ def score_family_switches(
                 yield ReadRecord(record.where, value=FamilySwitchScores.of(family, edit, next(values), system, source))
 
 
-def _render(record: ReadRecord[Family], renderer: TokenPathRenderer) -> ReadRecord[_RenderedFamily]:
+def _render(record: ReadRecord[Family], renderer: TokenPathRenderer) -> ReadRecord[RenderedFamily]:
     if record.value is None:
-        return cast("ReadRecord[_RenderedFamily]", record)
+        return cast("ReadRecord[RenderedFamily]", record)
     edit = select_fixed_edit(record.value)
     try:
         scores = FamilyScores(record.value, edit, renderer).comparisons()
     except PathTooLongError:
         return ReadRecord(record.where, rejected=TOO_LONG_REASON)
-    return ReadRecord(record.where, value=_RenderedFamily(record.value, edit, scores))
+    return ReadRecord(record.where, value=(record.value, edit, scores))
 
 
 def _score(

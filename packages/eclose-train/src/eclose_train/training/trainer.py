@@ -240,7 +240,9 @@ class EClosureTrainer(Trainer):
             with synchronisation:
                 with self.compute_loss_context_manager():
                     loss = self._weighted_loss(model, forest)
-                self._empty_cache()
+                steps = self.args.torch_empty_cache_steps
+                if steps is not None and self.state.global_step % steps == 0:
+                    clear_device_cache()
                 self.accelerator.backward(loss, **self._backward_options())
             total += loss.detach()
         return total
@@ -249,11 +251,6 @@ class EClosureTrainer(Trainer):
         """Set the mode of an optimizer that has modes, as schedule-free ones do."""
         if callable(set_mode := getattr(self.optimizer, mode, None)):
             set_mode()
-
-    def _empty_cache(self) -> None:
-        steps = self.args.torch_empty_cache_steps
-        if steps is not None and self.state.global_step % steps == 0:
-            clear_device_cache()
 
     def _backward_options(self) -> dict[str, Any]:
         options: dict[str, Any] = {}
@@ -398,7 +395,8 @@ def _choose_scoring(model: Any, args: EClosureConfig, find_scores: Callable[[], 
     Where weights are sharded later, other processes may have none yet, and the first has them on its CPU; the backend
     then follows the device of training. Where weights are partitioned already, no process can check them.
     """
-    if _is_partitioned(model):
+    # DeepSpeed ZeRO-3 splits weights while they are loaded; each is empty until it is gathered.
+    if any(hasattr(weight, "ds_id") and not weight.numel() for weight in model.parameters()):
         return _choose_unchecked(args)
     strategy: Any = args.strategy
     backend: Any = args.backend
@@ -420,11 +418,6 @@ def _choose_scoring(model: Any, args: EClosureConfig, find_scores: Callable[[], 
     if args.process_index:
         set_model_attention(model, chosen.backend)
     return chosen
-
-
-def _is_partitioned(model: Any) -> bool:
-    """Return whether DeepSpeed ZeRO-3 split the weights while they were loaded; each is empty until it is gathered."""
-    return any(hasattr(weight, "ds_id") and not weight.numel() for weight in model.parameters())
 
 
 def _choose_unchecked(args: EClosureConfig) -> ScoringChoice:

@@ -182,6 +182,7 @@ def alignment_features(question: str, steps: Sequence[str]) -> Features:
     common_words = question_words.content - question_words.names
     missing = question_words.concepts - concepts
     mistaken = frozenset().union(*(CONTRASTS.get(concept, frozenset()) for concept in missing))
+    easily_mistaken = frozenset().union(*(CONTRASTS.get(concept, frozenset()) for concept in question_words.concepts))
     foreign = last.concepts - question_words.concepts
     new_names = last.names - question_words.names
     return {
@@ -209,22 +210,19 @@ def alignment_features(question: str, steps: Sequence[str]) -> Features:
         "question relations missing in the trace": float(min(len(missing), 3)),
         "relation mistaken in the trace": float(bool(mistaken & concepts)),
         "relation mistaken in the last step": float(bool(mistaken & foreign)),
-        "contrasting relation in the last step": float(_contrasts(question_words, foreign)),
+        "contrasting relation in the last step": float(bool(easily_mistaken & foreign)),
         "common question words in the trace": share(common_words, content),
         "direction of the last step": float(question_words.direction * last.direction),
         "expected type in the last step": _type_in_step(question_words, last, new_names),
         "sameness answered in the last step": _sameness(question_words, last),
         "new names in the last step": share(last.names, question_words.names),
         "steps linked to the question": _linked_steps(question_words, trace),
-        "question words in a middle step": _middle_coverage(question_words, trace),
+        "question words in a middle step": max(
+            (share(question_words.content, step.content) for step in trace[1:-1]), default=0.0
+        ),
         "number of steps": min(len(trace), 12) / 12,
         "conclusion word in the last step": float(last.concludes),
     }
-
-
-def _contrasts(question_words: TextWords, foreign: frozenset[str]) -> bool:
-    """Return whether the last step speaks of a relation that is easily mistaken for one of the question's."""
-    return any(CONTRASTS.get(concept, frozenset()) & foreign for concept in question_words.concepts)
 
 
 def question_type(question_words: TextWords) -> str | None:
@@ -269,17 +267,13 @@ def _linked_steps(question_words: TextWords, trace: Sequence[TextWords]) -> floa
     return linked / len(trace)
 
 
-def _middle_coverage(question_words: TextWords, trace: Sequence[TextWords]) -> float:
-    middle = trace[1:-1]
-    return max((share(question_words.content, step.content) for step in middle), default=0.0)
-
-
 def closure_features(question: str, steps: Sequence[str], answer: str) -> Features:
     """Return the features of a question, a trace of at least one step, and an answer."""
     question_words, answer_text = parse_text(question), parse_text(answer)
     trace = parse_claims(question_words, steps)
     last = trace[-1]
-    words = _answer_words(answer_text)
+    # The words of an answer that count; all of them where only fillers are left.
+    words = frozenset(answer_text.words) - _FILLERS or frozenset(answer_text.words)
     coverage = [share(words, set(step.words), empty=0) for step in trace]
     polar = _answer_polarity(answer_text)
     newest = _newest_words(question_words, trace)
@@ -296,7 +290,9 @@ def closure_features(question: str, steps: Sequence[str], answer: str) -> Featur
         "answer complete in the last step": float(not polar and coverage[-1] == 1),
         "answer complete in an earlier step only": float(not polar and coverage[-1] < 1 and 1 in coverage),
         "answer in the question": 0.0 if polar else share(words, set(question_words.words), empty=0),
-        "names of the last step beside answer and question": _other_names(question_words, last, words),
+        "names of the last step beside answer and question": (
+            len(last.names - question_words.names - words) / len(last.names) if last.names else 0.0
+        ),
         "polarity of the last step": float(polar * last.polarity),
         "yes or no answer": float(bool(polar)),
         "sameness of the values": float(agrees_with_sameness(question_words, question, steps, polar)),
@@ -316,11 +312,6 @@ def closure_features(question: str, steps: Sequence[str], answer: str) -> Featur
 _FILLERS = frozenset(("the", "a", "an", "answer", "is", "final", "in", "on", "of", "it", "was", "to", "by", "and"))
 
 
-def _answer_words(answer_text: TextWords) -> frozenset[str]:
-    """Return the words of an answer that count; all of them where only fillers are left."""
-    return frozenset(answer_text.words) - _FILLERS or frozenset(answer_text.words)
-
-
 def _answer_polarity(answer_text: TextWords) -> int:
     """Return 1 for yes, -1 for no, 0 for any other answer."""
     words = [word for word in answer_text.words if word not in _FILLERS]
@@ -338,11 +329,6 @@ def _newest_words(question_words: TextWords, trace: Sequence[TextWords]) -> set[
             newest = mentioned - earlier
             earlier = earlier | mentioned
     return newest
-
-
-def _other_names(question_words: TextWords, last: TextWords, words: frozenset[str]) -> float:
-    """Return the share of the last step's names that belong to neither the question nor the answer."""
-    return len(last.names - question_words.names - words) / len(last.names) if last.names else 0.0
 
 
 def _type_of_answer(question_words: TextWords, answer_text: TextWords, polar: int) -> float:

@@ -80,7 +80,14 @@ class HeadRows:
         self.labels: Flags = np.array([row.label for row in self.rows], dtype=bool)
         features = [compute_features(head, row.input)[0] for row in self.rows]
         self._matrix = build_feature_matrix(features, FEATURE_NAMES[head])
-        self.folds = _fold_families([row.family_id for row in self.rows], seed)
+        families, owners = np.unique(np.array([row.family_id for row in self.rows]), return_inverse=True)
+        if len(families) < FOLDS:
+            raise UserError(
+                f"{len(families)} families are too few to train and check a verifier: give at least {FOLDS}."
+            )
+        self.folds: Indices = assign_folds(np.zeros(len(families), np.intp), FOLDS, rng=np.random.default_rng(seed))[
+            owners
+        ]
 
     def take(self, names: Sequence[str]) -> Floats:
         """Return the columns of some features."""
@@ -96,14 +103,6 @@ class HeadRows:
             head = fit_linear_head(matrix[~held_out], self.labels[~held_out], names, penalty)
             scores[held_out] = head.predict(matrix[held_out])
         return scores
-
-
-def _fold_families(family_ids: Sequence[str], seed: int) -> Indices:
-    families, owners = np.unique(np.array(family_ids), return_inverse=True)
-    if len(families) < FOLDS:
-        raise UserError(f"{len(families)} families are too few to train and check a verifier: give at least {FOLDS}.")
-    folds = assign_folds(np.zeros(len(families), np.intp), FOLDS, rng=np.random.default_rng(seed))
-    return folds[owners]
 
 
 def choose_penalty(rows: HeadRows, names: Sequence[str]) -> float:
@@ -214,7 +213,7 @@ class VerifierCard:
                 control.score,
                 control.edit,
                 f"{control.holds:,} / {control.fails:,}",
-                _format_share(control.auroc, 3),
+                "-" if control.auroc is None else f"{control.auroc:.3f}",
                 "-" if control.recall is None else f"{100 * control.recall:.0f} %",
             )
             for control in self.controls
@@ -235,10 +234,6 @@ _LIMITS = """## Limits
 - Probabilities are not calibrated for responses. Thresholds do not transfer between benchmarks: set them on your own
   responses (`eclose detect calibrate`).
 - The penalty of a linear head is chosen on the folds of the table, which flatters its figures slightly."""
-
-
-def _format_share(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -337,11 +332,7 @@ def train_linear_verifier(
 ) -> LinearVerifier:
     """Train a linear verifier on rows; each head's penalty is chosen on held-out families.
 
-    Args:
-        rows: Labelled rows of any heads.
-        seed: Seed of the folds.
-        shortcuts: Whether features of form alone are used.
-        controls: List to append the controls of every head to; they are not measured where it is None.
+    The controls of every head are appended to the list ``controls``; they are not measured where it is None.
 
     Raises:
         UserError: An edit occurs under one label only, or there are too few families.

@@ -240,11 +240,7 @@ def can_score(head: VerifierHead, verifier_input: VerifierInput) -> bool:
 
 
 def parse_linear_verifier(document: Mapping[str, Any], source: str) -> LinearVerifier:
-    """Return a verifier from the values of its file.
-
-    Args:
-        document: The JSON object.
-        source: The file, for messages.
+    """Return a verifier from the values of its file, which messages call ``source``.
 
     Raises:
         UserError: The file is of another version, names an unknown head or feature, or was changed.

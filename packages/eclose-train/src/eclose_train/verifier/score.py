@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 def load_verifier(folder: Path) -> LinearVerifier:
     """Load a verifier from the folder that training wrote.
 
-    Args:
-        folder: The folder.
-
     Raises:
         UserError: The folder holds no verifier, or one of another release.
     """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from eclose.detectors.overlap import CONCLUSION_WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 _CONCEPT_WORDS = {
     "birth": "born birth birthplace birthdate birthday native",
@@ -131,12 +131,6 @@ _DAYS = 31
 """Numbers up to this may be the day of a date and are no value."""
 
 
-def _parse_clauses(steps: Sequence[str]) -> Iterator[TextWords]:
-    for step in steps:
-        for clause in _CLAUSES.split(step):
-            yield parse_text(clause)
-
-
 def _values(clause: TextWords) -> list[float]:
     """Return the numbers of a clause that can be values: years, counts."""
     numbers = [float(number) for number in clause.numbers]
@@ -174,7 +168,8 @@ def _split_names(first: str, second: str) -> tuple[frozenset[str], frozenset[str
 
 def _collect_sides(first: frozenset[str], second: frozenset[str], steps: Sequence[str]) -> list[list[TextWords]]:
     """Return the clauses about each of two things, by their names and by names that a clause links to them."""
-    clauses = [clause for clause in _parse_clauses(steps) if not clause.states_goal]
+    parsed = (parse_text(clause) for step in steps for clause in _CLAUSES.split(step))
+    clauses = [clause for clause in parsed if not clause.states_goal]
     bases = (first, second)
     linked: list[set[str]] = [set(), set()]
     for clause in clauses:

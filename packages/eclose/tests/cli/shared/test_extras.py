@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "export": (["demo", "http://127.0.0.1:9", "--to", "phoenix"], REFUSED),
     "gate": (["demo", "--min-trr", "0.5"], None),
     "generate": (["instances.jsonl", "--model", "m", "--out", "new", *MODEL], None),
-    "label": (["demo", "--n", "2", "--no-browser"], REFUSED),
+    "label": (["labelled", "--n", "4", "--no-browser"], "annotate"),
     "ledger check": (["demo"], None),
     "ledger release": (["demo"], None),
     "metrics": (["demo/planted.jsonl"], None),
@@ -57,11 +57,11 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "annotate audit sample": (["built", "--n", "2", "--out", "new"], None),
     "annotate audit report": (["audit", "audit/forms-1.jsonl", "audit/forms-2.jsonl"], None),
     "annotate export": (["project", "--out", "new"], None),
-    "annotate import": (["said.csv", "--out", "new.jsonl"], REFUSED),
-    "annotate init": (["new", "responses.jsonl"], REFUSED),
+    "annotate import": (["said.csv", "--out", "new"], None),
+    "annotate init": (["new", "demo"], None),
     "annotate assign": (["project"], None),
-    "annotate invite": (["project", "Ada"], REFUSED),
-    "annotate reassign": (["project", "Ada", "--reason", "left"], REFUSED),
+    "annotate invite": (["project", "a"], None),
+    "annotate reassign": (["project", "a", "--new", "e", "--reason", "left"], None),
     "annotate serve": (["project"], "annotate"),
     "annotate status": (["project"], None),
     "data convert": (["table.parquet", "--out", "new.jsonl"], "parquet"),
@@ -206,6 +206,7 @@ def folder(tmp_path_factory):
         run = [sys.executable, "-m", "eclose.cli.main", *words.split()]
         done = subprocess.run(run, cwd=folder, check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+    shutil.copytree(folder / "demo", folder / "labelled")
     (folder / "demo" / "ledger.sqlite").write_bytes(b"")
     (folder / "weights").mkdir()
     (folder / "weights" / "config.json").write_text("{}")
@@ -215,7 +216,7 @@ def folder(tmp_path_factory):
     for name in ("complete.json", "adapter_config.json", "adapter_model.safetensors"):
         (checkpoint / name).write_text("{}")
     write_experiment(folder)
-    (folder / "said.csv").write_text("id,L\n")
+    (folder / "said.csv").write_text("response_id,question_id,annotator,L\nr1,q1,Ada,yes\n")
     (folder / "recipe.yaml").write_text("resamples: 10\n")
     (folder / "table.parquet").write_bytes(b"PAR1")
     (folder / "log.eval").write_bytes(b"PK")

@@ -1,4 +1,4 @@
-"""Choices for the tasks and people of a project. Imports nothing heavy, so that commands load fast."""
+"""Choices that commands offer. Imports nothing heavy, so that their help loads fast."""
 
 from __future__ import annotations
 
@@ -30,3 +30,18 @@ class InvitedRole(StrEnum):
     ADJUDICATOR = "adjudicator"
     SCREENING_ADJUDICATOR = "screening-adjudicator"
     LEAD = "lead"
+
+
+class AuditFormFormat(StrEnum):
+    """Format of a file of audit forms: JSON Lines, or a table for spreadsheets."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+class LabelExportFormat(StrEnum):
+    """A format of exported labels."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
