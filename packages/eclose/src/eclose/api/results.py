@@ -20,7 +20,7 @@ from eclose.files.run_folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
 from eclose.metrics.rates import VERDICTS, Metric
 from eclose.metrics.summary import VERDICT_GROUPINGS
 from eclose.readers.judged_run import JudgedCase, copy_unfinished_run, is_settled_by_people, name_run_folders
-from eclose.report.context import BaseComparison, ReportContext, SystemPair, add_corrected_rates
+from eclose.report.context import BaseComparison, ReportContext, add_corrected_rates
 from eclose.report.formats.file_formats import ReportFormat
 from eclose.report.wording import describe_missing_traces
 from eclose.stats.intervals import Estimate, Interval
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from eclose.calls.cluster.workers import RaySettings
+    from eclose.diagnosis.compare import RunComparison
     from eclose.readers.judged_run import JudgedCaseSet
     from eclose.values.verdict import SettledVerdict
 
@@ -360,9 +361,9 @@ def _scored(
 ) -> ReportContext:
     from eclose.report.scores import read_score_columns  # noqa: PLC0415 - rarely needed
 
-    scores = read_score_columns(runs, [case.response.id for case in cases], allow_stale=allow_stale)
-    rejected = {**context.rejected, **scores.rejected}
-    return replace(context, scores=scores.columns, score_notices=scores.notices, rejected=rejected)
+    ids = [case.response.id for case in cases]
+    columns, notices, rejected = read_score_columns(runs, ids, allow_stale=allow_stale)
+    return replace(context, scores=columns, score_notices=notices, rejected={**context.rejected, **rejected})
 
 
 def _ignore(_notice: str) -> None:
@@ -485,7 +486,7 @@ _PAIRS_NOT_LISTED = (
 )
 
 
-def _paired_systems(run: RunCounts, seed: int, resamples: int) -> SystemPair | None:
+def _paired_systems(run: RunCounts, seed: int, resamples: int) -> tuple[str, str, RunComparison] | None:
     """Return the comparison of two systems; None for another number, or where they share no question."""
     import numpy as np  # noqa: PLC0415
 
@@ -499,11 +500,11 @@ def _paired_systems(run: RunCounts, seed: int, resamples: int) -> SystemPair | N
         return None
     rng = np.random.default_rng(seed)
     if run.sampled:
-        return SystemPair(base, name, compare_counted_runs(systems[name], systems[base], rng=rng, resamples=resamples))
+        return base, name, compare_counted_runs(systems[name], systems[base], rng=rng, resamples=resamples)
     rows: dict[str, list[SettledVerdict]] = {base: [], name: []}
     for case in run.case_set.cases:
         rows[VERDICT_GROUPINGS["model"](case.row)].append(case.row)
-    return SystemPair(base, name, compare_runs_by_question(rows[name], rows[base], rng=rng, resamples=resamples))
+    return base, name, compare_runs_by_question(rows[name], rows[base], rng=rng, resamples=resamples)
 
 
 def _corrected(
