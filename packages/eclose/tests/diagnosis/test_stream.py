@@ -179,7 +179,7 @@ class TestLargeRuns:
             assert second.notices == first.notices
             assert len(second) == len(first)
         assert (len(large[0]), len(large[0].cases)) == (len(in_memory[0]), 30)
-        assert large[0].context.systems.comparison.groups == in_memory[0].context.systems.comparison.groups
+        assert large[0].context.systems[2].groups == in_memory[0].context.systems[2].groups
         assert large[1].context.base.comparison.groups == in_memory[1].context.base.comparison.groups
         assert large[1].context.base.cautions[:-1] == in_memory[1].context.base.cautions
 

@@ -64,7 +64,7 @@ def test_every_facet_selects_the_responses_for_which_its_option_holds(cases):
     facts = [derive_response_facts(entry) for entry in cases]
     entries = {entry["name"]: entry for entry in opened(cases)[0]["facets"]}
     for facet in EXPLORER_FACETS:
-        columns = {option.name: [option.holds(response) for response in facts] for option in facet.options}
+        columns = {name: [name in facet.list_held(response) for response in facts] for name in facet.options}
         listed = entries.get(facet.name, {"options": [], "column": [0] * len(cases)})
         selected = {name: [bool(bits & bit) for bits in listed["column"]] for name, _, bit in listed["options"]}
         assert selected == {name: column for name, column in columns.items() if any(column)}

@@ -10,7 +10,7 @@ import pytest
 
 from eclose.report import figures as module
 from eclose.report.context import ReportContext
-from eclose.report.figures import draw_report_figures
+from eclose.report.figures import FIGURE_SETTINGS, draw_report_figures
 from eclose.report.marks import (
     PANEL_METRICS,
     build_response_flow,
@@ -19,7 +19,6 @@ from eclose.report.marks import (
     layout_difference_plot,
     layout_rate_plot,
 )
-from eclose.report.style import FIGURE_SETTINGS
 from eclose.values.response import ResponseSource
 from tests.diagnosis.test_diagnose import case
 from tests.report.hostile import PAYLOADS, hostile_case, hostile_notes
@@ -36,7 +35,7 @@ def drawn(diagnosis, against):
         "metrics": module._metrics(layout_dataset_panels(diagnosis)),
         "flow": module._flow(build_response_flow(diagnosis)),
         "failures": module._compositions(layout_composition_charts(diagnosis)),
-        "differences": module._differences(layout_difference_plot(against.comparison), against.name),
+        "differences": module._differences(*layout_difference_plot(against.comparison), against.name),
     }
 
 
@@ -87,10 +86,10 @@ def test_figures_say_what_the_page_says(diagnosis):
         assert f"{row.passed.count:,} {row.passed.name} ({row.passed.share} %)" in texts["flow"]
         for part in row.lost:
             assert f"{part.name}: {part.count:,} ({part.share} %)" in texts["flow"]
-    for bars in layout_composition_charts(diagnosis):
-        assert f"n = {bars.total:,}" in texts["failures"]
-        assert all(f"{bar.count:,} ({bar.share} %)" in texts["failures"] for bar in bars.bars)
-    for letter, _, dot in layout_difference_plot(held().comparison).rows:
+    for _, total, bars in layout_composition_charts(diagnosis):
+        assert f"n = {total:,}" in texts["failures"]
+        assert all(f"{bar.count:,} ({bar.share} %)" in texts["failures"] for bar in bars)
+    for letter, _, dot in layout_difference_plot(held().comparison)[1]:
         assert letter in texts["differences"]
         assert dot.label in texts["differences"]
 
@@ -99,9 +98,9 @@ def test_figures_say_what_the_page_says(diagnosis):
 def test_every_metric_is_drawn_for_each_dataset_and_model_and_pooled(diagnosis):
     panels = layout_dataset_panels(diagnosis)
     datasets = sorted({pair.group[0] for pair in diagnosis.pairs})
-    assert [panel.name for panel in panels] == [*datasets, "all datasets"]
+    assert [name for name, _ in panels] == [*datasets, "all datasets"]
     pooled = {group.group[0]: group for group in diagnosis.by_model}
-    for model, dots in panels[-1].models:
+    for model, dots in panels[-1][1]:
         values = [pooled[model].rates[metric].value for metric in PANEL_METRICS]
         assert [metric.value for metric in PANEL_METRICS] == ["Acc", "LSR", "GSR", "TRR", "LGG", "LggShare", "LggRisk"]
         assert [dot.value for dot in dots] == [
@@ -110,8 +109,8 @@ def test_every_metric_is_drawn_for_each_dataset_and_model_and_pooled(diagnosis):
         assert dots[5].n == pooled[model].rates[PANEL_METRICS[5]].n
     figure = module._metrics(panels)
     bars = [len([patch for patch in axes.patches if patch.get_height() > 0]) for axes in figure.axes]
-    drawn = [sum(bool(dot.value) + bool(dot.band and dot.band[1] > dot.band[0]) for _, dots in panel.models
-                 for dot in dots) for panel in panels]  # fmt: skip
+    drawn = [sum(bool(dot.value) + bool(dot.band and dot.band[1] > dot.band[0]) for _, dots in models
+                 for dot in dots) for _, models in panels]  # fmt: skip
     assert bars == drawn
     texts = " ".join(element.get_text() for element in words(figure))
     assert all(model in texts for model in pooled)
@@ -124,12 +123,12 @@ def test_one_model_or_one_dataset_is_pooled_once():
         return replace(drawing, response=source, instance=replace(drawing.instance, benchmark=dataset))
 
     single = layout_dataset_panels(make_diagnosis([of("m", "a", 0), of("n", "a", 1)], resamples=5))
-    assert [(panel.name, len(panel.models)) for panel in single] == [("a", 2)]
+    assert [(name, len(models)) for name, models in single] == [("a", 2)]
     element = layout_dataset_panels(make_diagnosis([of("m", "a", 0), of("m", "b", 1)], resamples=5))
-    assert [(panel.name, len(panel.models)) for panel in element] == [("a", 1), ("b", 1), ("all datasets", 1)]
-    assert element[-1].models[0][1][0].n == 2
+    assert [(name, len(models)) for name, models in element] == [("a", 1), ("b", 1), ("all datasets", 1)]
+    assert element[-1][1][0][1][0].n == 2
     apart = layout_dataset_panels(make_diagnosis([of("m", "a", 0), of("n", "b", 1)], resamples=5))
-    assert [model for model, _ in apart[-1].models] == ["m", "n"]
+    assert [model for model, _ in apart[-1][1]] == ["m", "n"]
 
 
 @pytest.mark.slow

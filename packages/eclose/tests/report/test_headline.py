@@ -210,7 +210,7 @@ def test_a_comparison_with_too_little_judged_gives_no_difference():
     assert all("too little judged to compare; the difference lies between" in entry for entry in output)
     rows = {row[0].text: row for row in tabulate_run_comparison(against)[0].rows}
     assert [cell.text for cell in rows["LGG"][2:5]] == ["–", "0.0", "too little judged"]
-    labels = {letter: dot.label for letter, _, dot in layout_difference_plot(against.comparison).rows}
+    labels = {letter: dot.label for letter, _, dot in layout_difference_plot(against.comparison)[1]}
     assert labels["LGG"] == "too little judged"
     assert labels["A"] == "0.0"
 

@@ -74,7 +74,7 @@ def test_two_systems_of_a_run_are_compared_in_words(systems):
     old, new = systems
     # In the order of their names: the later name is compared with the earlier one.
     pair = pair_systems([*old, *new])
-    assert (pair.base_name, pair.name) == ("new", "old")
+    assert pair[:2] == ("new", "old")
     sides = compare_side_by_side(make_diagnosis([*old, *new]), ReportContext(systems=pair))
     assert sides.sentence.startswith(
         "old against new: accuracy is 30.0 points lower, but 10.0 % instead of 40.0 % look right step by step and fail "

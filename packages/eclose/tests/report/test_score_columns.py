@@ -60,11 +60,11 @@ def test_records_that_are_not_used_are_counted(run):
     write_records(run / "scores-closure.jsonl", records)
     with (run / "scores-closure.jsonl").open("a") as file:
         file.write("{}\n")
-    columns = read_score_columns([run], IDS)
-    assert columns.columns[0].scores == {IDS[0]: 0.5}
-    assert sum(columns.rejected["scores-closure.jsonl"].values()) == 4
-    assert columns.rejected["scores-closure.jsonl"]["no such response"] == 1
-    assert len(columns.rejected["scores-closure.jsonl"]) == 4
+    (column,), _, rejected = read_score_columns([run], IDS)
+    assert column.scores == {IDS[0]: 0.5}
+    assert sum(rejected["scores-closure.jsonl"].values()) == 4
+    assert rejected["scores-closure.jsonl"]["no such response"] == 1
+    assert len(rejected["scores-closure.jsonl"]) == 4
     assert "scores-closure.jsonl" in diagnose(run).context.rejected
 
 
@@ -92,7 +92,7 @@ def note_provenance(stage):
 
 def test_ids_of_several_runs_get_the_name_of_their_run(run, tmp_path):
     write_records(run / "scores-closure.jsonl", [score(0, 0.5)])
-    column = read_score_columns([run, tmp_path / "none"], [f"run/{id_}" for id_ in IDS]).columns[0]
+    column = read_score_columns([run, tmp_path / "none"], [f"run/{id_}" for id_ in IDS])[0][0]
     assert column.scores == {f"run/{IDS[0]}": 0.5}
 
 
@@ -136,11 +136,11 @@ def test_the_filter_of_missing_scores_knows_detector_and_reason():
 def test_the_plot_counts_every_response_once():
     column = ScoreColumn(DetectorIdentity(DetectorKind.CLOSURE, "nli"), "scores-closure.jsonl")
     column.scores.update({id_: number / 10 for number, id_ in enumerate(IDS[:11])})
-    (row,) = layout_score_plot([column], CASES)
-    assert sum(part.scored for part in row.groups) == 11
-    assert sum(part.unscored for part in row.groups) == 1
+    ((_, _, histograms),) = layout_score_plot([column], CASES)
+    assert sum(part.scored for part in histograms) == 11
+    assert sum(part.unscored for part in histograms) == 1
     groups = {None: "undecided", TraceGroup.LOCALLY_UNSOUND: "unsound"}
-    for part in row.groups:
+    for part in histograms:
         members = [
             column.scores[case.response.id]
             for case in CASES
@@ -152,7 +152,7 @@ def test_the_plot_counts_every_response_once():
         assert all(0 <= start <= 95 and 0 < height <= 100 for start, height in part.bars)
         assert part.show == f"outcome={part.kind}&sort=low-closure"
     # A score of 1 is in the last bar, not beyond it.
-    assert max(start for part in row.groups for start, _ in part.bars) == 95
+    assert max(start for part in histograms for start, _ in part.bars) == 95
     # Without any score there is no bar, no mean, and no zero.
-    empty = layout_score_plot([ScoreColumn(column.detector, "x")], CASES)[0]
-    assert {(part.bars, part.mean, part.mean_text) for part in empty.groups} == {((), None, "–")}
+    ((_, _, empty),) = layout_score_plot([ScoreColumn(column.detector, "x")], CASES)
+    assert {(part.bars, part.mean, part.mean_text) for part in empty} == {((), None, "–")}

@@ -23,8 +23,8 @@ from eclose.values.instance import Instance
 from eclose.values.response import Response
 from eclose_train.experiment.cells import Stage
 from eclose_train.experiment.folder import Experiment, load_experiment
-from eclose_train.experiment.report.audit import AuditResults, summarize_audit
-from eclose_train.experiment.report.files.write import write_audit_report
+from eclose_train.experiment.report.people import AuditResults, summarize_audit
+from eclose_train.experiment.report.write import write_audit_report
 from eclose_train.experiment.results import REPORT_FOLDER, collect_audit_labels, collect_results, name_response
 
 if TYPE_CHECKING:

@@ -23,12 +23,11 @@ from eclose.values.three_valued import Label
 from eclose.values.verdict import SettledVerdict, Verdict
 from eclose_train.experiment.cells import SWITCHES_FILE, Stage
 from eclose_train.experiment.folder import Experiment, load_experiment
-from eclose_train.experiment.report.audit import AuditedResponse, AuditLabels
 from eclose_train.experiment.report.build import ExperimentReport, build_experiment_report
-from eclose_train.experiment.report.evaluator import EvaluatorLabels
-from eclose_train.experiment.report.files.write import write_experiment_report
 from eclose_train.experiment.report.grid import REFERENCE_METHOD, ExperimentGrid, name_method
 from eclose_train.experiment.report.inputs import ExperimentResults, RunProvenance, TrainingTime
+from eclose_train.experiment.report.people import AuditedResponse, AuditLabels, EvaluatorLabels
+from eclose_train.experiment.report.write import write_experiment_report
 from eclose_train.pooling import locate_response
 from eclose_train.training.switch_test import FamilySwitchScores
 

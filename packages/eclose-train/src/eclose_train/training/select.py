@@ -34,6 +34,8 @@ from eclose_train.training.checkpoints import Checkpoint, copy_adapter, find_che
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from eclose.calls.model import Reply
+
 
 @dataclass(frozen=True)
 class CheckpointQuestion:
@@ -67,6 +69,18 @@ class CheckpointReply:
     finish: FinishReason
     prompt_tokens: int
     completion_tokens: int
+
+    @classmethod
+    def of(cls, question: CheckpointQuestion, reply: Reply) -> CheckpointReply:
+        """Return a model's reply to a question as a record."""
+        return cls(
+            family_id=question.family_id,
+            view=question.view,
+            text=reply.text,
+            finish=reply.finish,
+            prompt_tokens=reply.usage.prompt_tokens,
+            completion_tokens=reply.usage.completion_tokens,
+        )
 
     @property
     def answer(self) -> str | None:
@@ -362,17 +376,7 @@ def _generate(
     try:
         for folder in folders:
             replies = model.with_adapter(folder).complete_all(requests)
-            yield [
-                CheckpointReply(
-                    family_id=question.family_id,
-                    view=question.view,
-                    text=reply.text,
-                    finish=reply.finish,
-                    prompt_tokens=reply.usage.prompt_tokens,
-                    completion_tokens=reply.usage.completion_tokens,
-                )
-                for question, reply in zip(questions, replies, strict=True)
-            ]
+            yield [CheckpointReply.of(question, reply) for question, reply in zip(questions, replies, strict=True)]
     except PromptTooLongError as error:
         # The model names the request by its number; a user needs the family.
         question = questions[error.index]

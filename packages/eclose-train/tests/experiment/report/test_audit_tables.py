@@ -9,8 +9,8 @@ import pytest
 from eclose.errors import UserError
 from eclose.values.verdict import Verdict
 from eclose_train.experiment.plan import BootstrapDraws, BootstrapPlan
-from eclose_train.experiment.report.audit import AuditedResponse, AuditLabels, summarize_audit
-from eclose_train.experiment.report.people_tables import build_audit_tables
+from eclose_train.experiment.report.people import AuditedResponse, AuditLabels, summarize_audit
+from eclose_train.experiment.report.study_tables import build_audit_tables
 from eclose_train.pooling import ExperimentUnit
 from tests.paper.derivations.human_audit import AUTOMATED, HUMAN, METHODS, labelled
 from tests.paper.printed import BACKBONES, DATASETS, cells

@@ -10,8 +10,7 @@ import pytest
 from eclose.stats.intervals import Estimate, Interval
 from eclose.values.response import UNTUNED_METHOD
 from eclose_train.experiment.plan import BootstrapDraws, BootstrapPlan
-from eclose_train.experiment.report.build import build_experiment_report
-from eclose_train.experiment.report.claims import Claim, ClaimComparison, ClaimOutcome
+from eclose_train.experiment.report.build import Claim, ClaimComparison, ClaimOutcome, build_experiment_report
 from eclose_train.experiment.report.study_tables import build_experiment_tables
 from tests.experiment.report.paper_results import paper_results
 

@@ -11,10 +11,9 @@ from eclose.metrics.judge_against_people import ValidationCase
 from eclose.values.verdict import Verdict
 from eclose_train.experiment.plan import BootstrapDraws, BootstrapPlan
 from eclose_train.experiment.report.build import build_experiment_report
-from eclose_train.experiment.report.evaluator import EvaluatorLabels, summarize_evaluator
-from eclose_train.experiment.report.files.to_json import render_experiment_json
-from eclose_train.experiment.report.people_tables import build_evaluator_tables
-from eclose_train.experiment.report.study_tables import build_experiment_tables
+from eclose_train.experiment.report.documents import render_experiment_json
+from eclose_train.experiment.report.people import EvaluatorLabels, summarize_evaluator
+from eclose_train.experiment.report.study_tables import build_evaluator_tables, build_experiment_tables
 from tests.experiment.report.test_small_grid import FEW, make_results
 from tests.paper.derivations.evaluator import confusion
 from tests.paper.printed import DATASETS, RESPONSES, cells

@@ -8,8 +8,8 @@ from eclose.values.response import ResponseSource
 from eclose.values.verdict import SettledVerdict, Verdict
 from eclose_train.experiment.plan import BootstrapDraws, BootstrapPlan
 from eclose_train.experiment.report.build import build_experiment_report
-from eclose_train.experiment.report.evaluator import summarize_evaluator
 from eclose_train.experiment.report.inputs import ExperimentResults
+from eclose_train.experiment.report.people import summarize_evaluator
 from eclose_train.families.comparisons import Direction, Edge
 from eclose_train.training.switch_test import FamilySwitchScores, margin_name
 from tests.experiment.report.test_evaluator import make_labels

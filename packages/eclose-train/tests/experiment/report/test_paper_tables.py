@@ -11,7 +11,7 @@ import pytest
 
 from eclose_train.experiment.plan import BootstrapDraws, BootstrapPlan
 from eclose_train.experiment.report.build import build_experiment_report
-from eclose_train.experiment.report.files.documents import (
+from eclose_train.experiment.report.documents import (
     list_report_statements,
     render_ablation_csv,
     render_seed_csv,

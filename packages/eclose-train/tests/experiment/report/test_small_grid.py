@@ -14,13 +14,16 @@ from eclose.values.response import ResponseSource
 from eclose.values.verdict import SettledVerdict, Verdict
 from eclose_train.experiment.plan import BootstrapDraws, BootstrapPlan
 from eclose_train.experiment.report.build import build_experiment_report
-from eclose_train.experiment.report.files.documents import render_experiment_latex, render_experiment_markdown
-from eclose_train.experiment.report.files.to_json import render_experiment_json
-from eclose_train.experiment.report.files.write import write_experiment_report
+from eclose_train.experiment.report.documents import (
+    render_experiment_json,
+    render_experiment_latex,
+    render_experiment_markdown,
+)
 from eclose_train.experiment.report.grid import ExperimentGrid
 from eclose_train.experiment.report.inputs import ExperimentResults, RunProvenance
 from eclose_train.experiment.report.study_tables import build_experiment_tables
 from eclose_train.experiment.report.tables import rank_displayed_values
+from eclose_train.experiment.report.write import write_experiment_report
 from eclose_train.families.comparisons import Direction, Edge
 from eclose_train.training.switch_test import FamilySwitchScores, margin_name
 from tests.report.latex_check import find_latex_problems

@@ -19,7 +19,7 @@ from eclose.files.parquet import get_remote_url
 from eclose.files.run_folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
 from eclose.metrics.rates import Metric
 from eclose.readers.judged_run import JudgedCase, copy_unfinished_run, is_settled_by_people, name_run_folders
-from eclose.report.context import BaseComparison, ReportContext, SystemPair, add_corrected_rates
+from eclose.report.context import BaseComparison, ReportContext, add_corrected_rates
 from eclose.report.formats.file_formats import ReportFormat
 from eclose.report.wording import describe_missing_traces
 from eclose.stats.intervals import Estimate, Interval
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from eclose.diagnosis.compare import RunComparison
     from eclose.readers.judged_run import JudgedCaseSet
 
 _WORST = 5
@@ -352,9 +353,9 @@ def _scored(
 ) -> ReportContext:
     from eclose.report.scores import read_score_columns  # noqa: PLC0415 - rarely needed
 
-    scores = read_score_columns(runs, [case.response.id for case in cases], allow_stale=allow_stale)
-    rejected = {**context.rejected, **scores.rejected}
-    return replace(context, scores=scores.columns, score_notices=scores.notices, rejected=rejected)
+    ids = [case.response.id for case in cases]
+    columns, notices, rejected = read_score_columns(runs, ids, allow_stale=allow_stale)
+    return replace(context, scores=columns, score_notices=notices, rejected={**context.rejected, **rejected})
 
 
 def _ignore(_notice: str) -> None:
@@ -438,7 +439,7 @@ def _compared(
     return replace(context, base=comparison, stale=stale, rejected={**context.rejected, **rejected})
 
 
-def _paired_systems(run: RunCounts, seed: int, resamples: int) -> SystemPair | None:
+def _paired_systems(run: RunCounts, seed: int, resamples: int) -> tuple[str, str, RunComparison] | None:
     """Return the comparison of two systems; None for another number, or where they share no question."""
     import numpy as np  # noqa: PLC0415
 
@@ -451,7 +452,7 @@ def _paired_systems(run: RunCounts, seed: int, resamples: int) -> SystemPair | N
     if set(systems[base].questions).isdisjoint(systems[name].questions):
         return None
     rng = np.random.default_rng(seed)
-    return SystemPair(base, name, compare_counted_runs(systems[name], systems[base], rng=rng, resamples=resamples))
+    return base, name, compare_counted_runs(systems[name], systems[base], rng=rng, resamples=resamples)
 
 
 def _corrected(

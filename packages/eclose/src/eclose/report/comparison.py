@@ -30,7 +30,7 @@ from eclose.diagnosis.shown_rate import TOO_LITTLE_TEXT, is_too_little_judged
 from eclose.diagnosis.stream import RunCounts, count_other_passages, refuse_reused_questions
 from eclose.metrics.rates import VERDICTS, Metric
 from eclose.report.context import BaseComparison
-from eclose.report.document import TABLE_METRICS, ReportTable, ReportTableCell, ReportTableRow
+from eclose.report.document import TABLE_METRICS, ReportTable, ReportTableCell, ReportTableRow, describe_judged
 from eclose.report.explorer import describe_response_class, name_response_class
 from eclose.report.sections import describe_few_questions
 from eclose.report.wording import METRIC_WORDS, name_response_group
@@ -98,7 +98,8 @@ def _list_comparison_cautions(
     run_judges, base_judges = judges
     if run_judges != base_judges:
         yield (
-            f"This run was judged by {_join_names(run_judges)}, the other one by {_join_names(base_judges)}: "
+            f"This run was judged by {' and '.join(sorted(run_judges))}, the other one by "
+            f"{' and '.join(sorted(base_judges))}: "
             "a difference may come from the judges."
         )
     if other_passages:
@@ -107,10 +108,6 @@ def _list_comparison_cautions(
     yield from describe_few_questions(comparison.overall.questions, "shared questions")
     for reason, count in sorted(Counter(reason for _, reason in left_out).items()):
         yield f"{format_count(count, 'response')} of the other run left out: {reason}."
-
-
-def _join_names(names: set[str]) -> str:
-    return " and ".join(sorted(names))
 
 
 HIGHLIGHTED_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.ACCURACY)
@@ -131,15 +128,11 @@ def describe_run_comparison(base: BaseComparison) -> tuple[str, ...]:
 
 
 def _unshared_sentence(comparison: RunComparison) -> str:
-    """Return the sentence on questions that only one run answers."""
     parts = []
     for run_name, counts in (("this run", comparison.run_alone), ("the other run", comparison.base_alone)):
         if counts.questions:
-            questions, responses = (
-                format_count(counts.questions, "question"),
-                format_count(counts.responses, "response"),
-            )
-            parts.append(f"{questions} ({responses}) of {run_name} only")
+            responses = format_count(counts.responses, "response")
+            parts.append(f"{format_count(counts.questions, 'question')} ({responses}) of {run_name} only")
     return f"Not compared: {'; '.join(parts)}." if parts else "Both runs answer the same questions."
 
 
@@ -148,17 +141,16 @@ def _difference_sentence(metric: Metric, difference: RateDifference) -> str:
     name = name[0].upper() + name[1:]
     estimate = difference.estimate
     if estimate.value is None or estimate.interval is None:
-        return f"{name} ({metric.value}): not defined in {_undefined(difference)}, so there is no difference."
+        lacking = [
+            run for run, rate in (("this run", difference.run), ("the other run", difference.base)) if not rate.n
+        ]
+        return f"{name} ({metric.value}): not defined in {' and '.join(lacking)}, so there is no difference."
     if is_too_little_judged(difference.run, difference.base):
         return f"{name} ({metric.value}): too little judged to compare{_open_difference(difference)}."
     # Percentage points, since a relative change of a small rate misleads.
     figure = f"{format_signed_percent(estimate.value)} points {format_signed_interval(estimate.interval)}"
-    if estimate.interval.low > 0:
-        verdict = "higher"
-    elif estimate.interval.high < 0:
-        verdict = "lower"
-    else:
-        verdict = "no clear change"
+    low, high = estimate.interval
+    verdict = "higher" if low > 0 else "lower" if high < 0 else "no clear change"
     values = f"{format_percent(difference.run.value)} % after {format_percent(difference.base.value)} %"
     if difference.run.unjudged or difference.base.unjudged:
         values += f" of the judged{_open_difference(difference)}"
@@ -170,11 +162,6 @@ def _open_difference(difference: RateDifference) -> str:
         return ""
     low, high = map(format_signed_percent, difference.bounds)
     return f"; the difference lies between {low} and {high} points"
-
-
-def _undefined(difference: RateDifference) -> str:
-    lacking = [name for name, rate in (("this run", difference.run), ("the other run", difference.base)) if not rate.n]
-    return " and ".join(lacking)
 
 
 def _change_sentence(comparison: RunComparison) -> str:
@@ -217,13 +204,10 @@ _DIFFERENCE_NOTE = (
 )
 
 
-_BOUNDS_HEAD = ("bounds with unjudged",)
-
-
 def _difference_table(overall: GroupRateComparison) -> ReportTable:
     unjudged = any(rate.run.unjudged or rate.base.unjudged for rate in overall.differences.values())
     # The column of bounds appears only where responses are unjudged.
-    heads = ("rate", "", "this run", "the other run", "difference", *_BOUNDS_HEAD[: int(unjudged)])
+    heads = ("rate", "", "this run", "the other run", "difference", *(["bounds with unjudged"] if unjudged else []))
     rows: list[ReportTableRow] = []
     for metric in TABLE_METRICS:
         rate = overall.differences[metric]
@@ -236,7 +220,7 @@ def _difference_table(overall: GroupRateComparison) -> ReportTable:
 def _rate_cell(rate: Rate) -> ReportTableCell:
     # The counts are printed even where the rate is withheld.
     value = DASH if is_too_little_judged(rate) else format_percent(rate.value)
-    return ReportTableCell(value, (f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""),))
+    return ReportTableCell(value, (describe_judged(rate.n, rate.unjudged),))
 
 
 def _difference_cell(difference: RateDifference) -> ReportTableCell:

@@ -47,15 +47,6 @@ class BaseComparison:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class SystemPair:
-    """The two systems of a run, compared on the questions that both answer."""
-
-    base_name: str
-    name: str
-    comparison: RunComparison
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportContext:
     """Optional additions to a diagnosis. Without a validation every format says that there is none."""
@@ -89,8 +80,8 @@ class ReportContext:
     """Origin of the figures: a run, a date, a version."""
     base: BaseComparison | None = None
     """Comparison with a base run."""
-    systems: SystemPair | None = None
-    """Comparison of the two systems of the run, where it has two and no base run."""
+    systems: tuple[str, str, RunComparison] | None = None
+    """Names of the two systems of the run with their comparison, the base first, where it has two and no base run."""
     scores: Sequence[ScoreColumn] = ()
     """Scores of detectors, which the page shows beside the judgments."""
     score_notices: Sequence[str] = ()

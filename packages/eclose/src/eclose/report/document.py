@@ -13,6 +13,8 @@ from eclose.diagnosis.number_format import (
     format_percent,
     format_percent_interval,
     format_percent_with_interval,
+    format_score,
+    format_score_interval,
 )
 from eclose.diagnosis.shown_rate import TOO_LITTLE_TEXT, RateStatus, ShownRate
 from eclose.metrics.judge_against_people import LABEL_METRICS, LabelAgreementRow
@@ -112,8 +114,7 @@ def make_rate_cell(summary: GroupRates, metric: Metric) -> ReportTableCell:
     """Return ``70.6`` with ``[67.9, 73.2]`` and ``n 1,998`` beneath; ``70.5 to 70.6`` with missing labels."""
     shown_rate = ShownRate.of_group(summary, metric)
     rate = shown_rate.rate
-    # Unjudged responses follow with a plus sign.
-    counted = f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else "")
+    counted = describe_judged(rate.n, rate.unjudged)
     # The paper prints Wilson intervals for the conditional rates.
     conditional = metric in CONDITIONAL and rate.wilson is not None and shown_rate.status is not RateStatus.TOO_LITTLE
     wilson = f"W {format_percent_interval(rate.wilson)}" if conditional else ""
@@ -340,10 +341,21 @@ def _missed_details(row: LabelAgreementRow, context: ReportContext) -> tuple[str
     return (format_percent_with_interval(*row.missed[:2]),)
 
 
-def make_percent_cell(estimate: Estimate) -> ReportTableCell:
+def make_percent_cell(estimate: Estimate, *, decimals: int = 1) -> ReportTableCell:
     """Return an estimate in percent with its interval."""
-    interval = format_percent_interval(estimate.interval)
-    return ReportTableCell(format_percent(estimate.value), (interval,) if interval else ())
+    interval = format_percent_interval(estimate.interval, decimals=decimals)
+    return ReportTableCell(format_percent(estimate.value, decimals=decimals), (interval,) if interval else ())
+
+
+def make_score_cell(estimate: Estimate, details: tuple[str, ...] = ()) -> ReportTableCell:
+    """Return a score or coefficient with its interval, and further details beneath."""
+    interval = format_score_interval(estimate.interval)
+    return ReportTableCell(format_score(estimate.value), (*((interval,) if interval else ()), *details))
+
+
+def describe_judged(n: int, unjudged: int) -> str:
+    """Return ``n 1,998 +12``: the judged responses of a rate, and those that are not judged."""
+    return f"n {n:,}" + (f" +{unjudged:,}" if unjudged else "")
 
 
 def build_judge_flips_table(diagnosis: Diagnosis) -> ReportTable:

@@ -8,11 +8,11 @@ spread over models, datasets and kinds of failure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eclose.diagnosis.compare import CHAIN_CRITERIA, RESPONSE_CLASSES, ResponseClass, name_outcome
 from eclose.diagnosis.diagnose import EvidenceSufficiency, JudgedCase
@@ -22,23 +22,20 @@ from eclose.metrics.summary import VERDICT_GROUPINGS
 from eclose.report.wording import CODE_WORDS, CRITERION_WORDS, FAILURE_WORDS
 from eclose.stats.arrays import number_distinct_labels
 from eclose.values.judgment import Criterion, Judgment, LocalFailure
-from eclose.values.three_valued import Label
 from eclose.values.verdict import FailureClass, TraceGroup, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eclose.values.three_valued import Label
 
-@dataclass(frozen=True, slots=True)
-class ResponseFacts:
+
+class ResponseFacts(NamedTuple):
     """A response with the values derived from its labels."""
 
     case: JudgedCase
     verdict: Verdict
     outcome: str
-    matched: Label
-    unjudged: frozenset[Criterion]
-    codes: frozenset[LocalFailure | None]
     before: str = ""
     """Class of its partner in a base run, as ``name_response_class`` names it; empty without a base run."""
 
@@ -46,19 +43,7 @@ class ResponseFacts:
 def derive_response_facts(case: JudgedCase, before: str = "") -> ResponseFacts:
     """Derive what the filters need from the labels of a response."""
     verdict = case.verdict
-    # In the order of Criterion.
-    labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
-    unjudged = frozenset(criterion for criterion, label in zip(Criterion, labels, strict=True) if label is None)
-    codes = frozenset(step.failure for step in case.judgment.steps)
-    return ResponseFacts(
-        case=case,
-        verdict=verdict,
-        outcome=name_outcome(verdict),
-        matched=case.matched,
-        unjudged=unjudged,
-        codes=codes,
-        before=before,
-    )
+    return ResponseFacts(case, verdict, name_outcome(verdict), before)
 
 
 OUTCOME_WORDS: Mapping[str, str] = {
@@ -88,65 +73,62 @@ def describe_response_class(response_class: ResponseClass) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplorerFacetOption:
-    """A choice of a facet: its name in links, its label, and the test that a response satisfies it."""
-
-    name: str
-    label: str
-    holds: Callable[[ResponseFacts], bool]
-
-
-@dataclass(frozen=True, slots=True)
 class ExplorerFacet:
     """A filter with a few options, of which several may hold for a response: one bit each."""
 
     name: str
     label: str
-    options: tuple[ExplorerFacetOption, ...]
+    options: Mapping[str, str]
+    """Label of each option by its name in links, which is what lets the order of the bits change."""
+    list_held: Callable[[ResponseFacts], Collection[str]]
+    """Returns the names of the options that hold for a response."""
 
     def bits(self, facts: ResponseFacts) -> int:
         """Return the options that hold for a response, as bits."""
         # The page compares bits and knows no definitions, so it cannot disagree with the tables (decision 0022).
-        return sum(1 << bit for bit, option in enumerate(self.options) if option.holds(facts))
+        held = self.list_held(facts)
+        return sum(1 << bit for bit, option in enumerate(self.options) if option in held)
 
 
-def _by_outcome(name: str, label: str) -> ExplorerFacetOption:
-    return ExplorerFacetOption(name, label, lambda facts: facts.outcome == name)
+def _list_outcomes(facts: ResponseFacts) -> list[str]:
+    group = facts.verdict.trace_group
+    kinds = ["gap"] if group is TraceGroup.GAP else ["undecided"] if group is None else []
+    return [facts.outcome, *kinds]
 
 
-def _by_link(failure: FailureClass) -> ExplorerFacetOption:
-    return ExplorerFacetOption(
-        str(failure), FAILURE_WORDS[failure][0], lambda facts: facts.verdict.failure_class is failure
-    )
-
-
-def _by_code(code: LocalFailure) -> ExplorerFacetOption:
-    return ExplorerFacetOption(code.value, f"{code.value} {CODE_WORDS[code][0]}", lambda facts: code in facts.codes)
-
-
-def _by_evidence(kind: EvidenceSufficiency) -> ExplorerFacetOption:
-    return ExplorerFacetOption(str(kind), str(kind), lambda facts: facts.case.evidence is kind)
-
-
-def _by_open(criterion: Criterion) -> ExplorerFacetOption:
-    label = f"{criterion.value}: {CRITERION_WORDS[criterion]}"
-    return ExplorerFacetOption(criterion.value, label, lambda facts: criterion in facts.unjudged)
-
-
-def _by_before(name: str, label: str) -> ExplorerFacetOption:
-    return ExplorerFacetOption(name, label, lambda facts: facts.before == name)
-
-
-def _changed(facts: ResponseFacts) -> bool:
+def _list_changes(facts: ResponseFacts) -> list[str]:
     # Whichever label is missing, undecided is one class.
     here = "undecided" if facts.outcome.startswith("undecided_") else facts.outcome
-    return facts.before not in ("", NO_PARTNER, here)
+    return [facts.before, *(["changed"] if facts.before not in ("", NO_PARTNER, here) else [])]
 
 
-def _disagrees(facts: ResponseFacts) -> bool:
-    # An unknown side is not a disagreement.
-    both = facts.matched is not None and facts.verdict.correct is not None
-    return both and facts.matched is not facts.verdict.correct
+def _list_answers(facts: ResponseFacts) -> list[str]:
+    correct = {True: "correct", False: "wrong", None: "unjudged"}[facts.verdict.correct]
+    return [correct, *(["none"] if facts.case.response.answer is None else [])]
+
+
+def _list_unjudged(facts: ResponseFacts) -> list[str]:
+    verdict = facts.verdict
+    # In the order of Criterion.
+    labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
+    names = [criterion.value for criterion, label in zip(Criterion, labels, strict=True) if label is None]
+    return ["any", *names] if names else []
+
+
+def _list_looks(facts: ResponseFacts) -> list[str]:
+    verdict, response, judgment = facts.verdict, facts.case.response, facts.case.judgment
+    matched, correct = facts.case.matched, verdict.correct
+    looks = {
+        "inconsistent": verdict.inconsistent,
+        # An unknown side is not a disagreement.
+        "disagree": matched is not None and correct is not None and matched is not correct,
+        "lucky": correct is True and verdict.globally_sufficient is False,
+        "flipped": bool(find_split_judge_votes(judgment)),
+        "steps": not any(step.substantive for step in judgment.steps),
+        "lines": response.answer_lines > 1,
+        "cut": response.cut_off,
+    }
+    return [name for name, holds in looks.items() if holds]
 
 
 def find_split_judge_votes(judgment: Judgment) -> dict[str, tuple[Label, ...]]:
@@ -154,48 +136,47 @@ def find_split_judge_votes(judgment: Judgment) -> dict[str, tuple[Label, ...]]:
     return {name: votes for name, votes in judgment.votes.items() if {True, False} <= set(votes)}
 
 
+def _describe_before(response_class: ResponseClass) -> str:
+    words = describe_response_class(response_class)
+    return f"in the gap: {words}" if isinstance(response_class, FailureClass) else words
+
+
 EXPLORER_FACETS: tuple[ExplorerFacet, ...] = (
-    ExplorerFacet("outcome", "Outcome", (
-        _by_outcome("reliable", "reliable"),
-        ExplorerFacetOption("gap", "in the gap, any kind", lambda facts: bool(facts.verdict.in_gap)),
-        *(_by_outcome(f"gap_{failure}", f"in the gap: {FAILURE_WORDS[failure][0]}") for failure in FailureClass),
-        _by_outcome("unsound", "an unsound step"),
-        ExplorerFacetOption("undecided", "undecided, any reason", lambda facts: facts.verdict.trace_group is None),
-        *(_by_outcome(f"undecided_{label.value}", f"undecided: {label.value} not judged") for label in CHAIN_CRITERIA),
-    )),
-    # Bits are assigned in this order; links name options, so the order may change.
-    ExplorerFacet("before", "In the other run", (
-        ExplorerFacetOption("changed", "another class than here", _changed),
-        *(_by_before(name_response_class(each),
-                     f"in the gap: {describe_response_class(each)}" if isinstance(each, FailureClass)
-                     else describe_response_class(each)) for each in RESPONSE_CLASSES),
-        _by_before(NO_PARTNER, "no partner"),
-    )),
-    ExplorerFacet("link", "First broken link", tuple(map(_by_link, FailureClass))),
-    ExplorerFacet("code", "Unsound step", tuple(map(_by_code, LocalFailure))),
-    ExplorerFacet("evidence", "Evidence", tuple(map(_by_evidence, EvidenceSufficiency))),
-    ExplorerFacet("answer", "Answer", (
-        ExplorerFacetOption("correct", "correct", lambda facts: facts.verdict.correct is True),
-        ExplorerFacetOption("wrong", "wrong", lambda facts: facts.verdict.correct is False),
-        ExplorerFacetOption("unjudged", "not judged", lambda facts: facts.verdict.correct is None),
-        ExplorerFacetOption("none", "none submitted", lambda facts: facts.case.response.answer is None),
-    )),
-    ExplorerFacet("unjudged", "Not judged", (
-        ExplorerFacetOption("any", "anything", lambda facts: bool(facts.unjudged)),
-        *map(_by_open, Criterion),
-    )),
-    ExplorerFacet("look", "Worth a look", (
-        ExplorerFacetOption("inconsistent", "everything holds, yet wrong", lambda facts: facts.verdict.inconsistent),
-        ExplorerFacetOption("disagree", "judge and matching disagree", _disagrees),
-        ExplorerFacetOption("lucky", "correct, though the whole fails",
-                            lambda facts: facts.verdict.correct is True and facts.verdict.globally_sufficient is False),
-        ExplorerFacetOption("flipped", "the judge gave both answers",
-                            lambda facts: bool(find_split_judge_votes(facts.case.judgment))),
-        ExplorerFacetOption("steps", "no substantive step",
-                            lambda facts: not any(step.substantive for step in facts.case.judgment.steps)),
-        ExplorerFacetOption("lines", "several answer lines", lambda facts: facts.case.response.answer_lines > 1),
-        ExplorerFacetOption("cut", "cut off", lambda facts: facts.case.response.cut_off),
-    )),
+    ExplorerFacet("outcome", "Outcome", {
+        "reliable": "reliable",
+        "gap": "in the gap, any kind",
+        **{f"gap_{failure}": f"in the gap: {FAILURE_WORDS[failure][0]}" for failure in FailureClass},
+        "unsound": "an unsound step",
+        "undecided": "undecided, any reason",
+        **{f"undecided_{label.value}": f"undecided: {label.value} not judged" for label in CHAIN_CRITERIA},
+    }, _list_outcomes),
+    ExplorerFacet("before", "In the other run", {
+        "changed": "another class than here",
+        **{name_response_class(each): _describe_before(each) for each in RESPONSE_CLASSES},
+        NO_PARTNER: "no partner",
+    }, _list_changes),
+    ExplorerFacet("link", "First broken link", {str(failure): FAILURE_WORDS[failure][0] for failure in FailureClass},
+                  lambda facts: [str(facts.verdict.failure_class)]),
+    ExplorerFacet("code", "Unsound step", {code.value: f"{code.value} {CODE_WORDS[code][0]}" for code in LocalFailure},
+                  lambda facts: {step.failure.value for step in facts.case.judgment.steps if step.failure}),
+    ExplorerFacet("evidence", "Evidence", {str(kind): str(kind) for kind in EvidenceSufficiency},
+                  lambda facts: [str(facts.case.evidence)]),
+    ExplorerFacet("answer", "Answer", {
+        "correct": "correct", "wrong": "wrong", "unjudged": "not judged", "none": "none submitted",
+    }, _list_answers),
+    ExplorerFacet("unjudged", "Not judged", {
+        "any": "anything",
+        **{criterion.value: f"{criterion.value}: {CRITERION_WORDS[criterion]}" for criterion in Criterion},
+    }, _list_unjudged),
+    ExplorerFacet("look", "Worth a look", {
+        "inconsistent": "everything holds, yet wrong",
+        "disagree": "judge and matching disagree",
+        "lucky": "correct, though the whole fails",
+        "flipped": "the judge gave both answers",
+        "steps": "no substantive step",
+        "lines": "several answer lines",
+        "cut": "cut off",
+    }, _list_looks),
 )  # fmt: skip
 
 
@@ -206,13 +187,12 @@ def get_response_group(case: JudgedCase, by: str) -> str:
 
 def build_facet_columns(responses: Sequence[ResponseFacts]) -> list[dict[str, Any]]:
     """Return each facet with its options and a number for each response; facets without a response are left out."""
-    columns = {facet.name: [facet.bits(facts) for facts in responses] for facet in EXPLORER_FACETS}
     entries: list[dict[str, Any]] = []
     for facet in EXPLORER_FACETS:
-        column = columns[facet.name]
+        column = [facet.bits(facts) for facts in responses]
         used = reduce(or_, column, 0)
         # Options without any response would only lengthen the menu.
-        options = [[option.name, option.label, 1 << bit] for bit, option in enumerate(facet.options) if used >> bit & 1]
+        options = [[*option, 1 << bit] for bit, option in enumerate(facet.options.items()) if used >> bit & 1]
         if options:
             entries.append({"name": facet.name, "label": facet.label, "options": options, "column": column})
     # Search, dataset and model stand in the first row of the page as well, which holds five filters at most.
@@ -260,9 +240,7 @@ def sample_report_cases(cases: Sequence[JudgedCase], limit: int | None = None) -
     if len(cases) <= limit:
         return RunSample(tuple(cases))
     groups = [
-        ResponseStratum(
-            name_outcome(case.verdict), get_response_group(case, "benchmark"), get_response_group(case, "model")
-        )
+        ResponseStratum(name_outcome(case.verdict), *(get_response_group(case, by) for by in ("benchmark", "model")))
         for case in cases
     ]
     stratum, strata = number_distinct_labels(groups)

@@ -1,38 +1,102 @@
-"""The plots of the page as PDF and SVG for print, drawn by matplotlib with the same marks.
+"""The plots of the page as PDF and SVG for print, with the same marks, and the style of all figures: colours and files.
 
-Every mark has its number or name beside it.
+Every mark has its number or name beside it. Colours are distinguishable for colour-blind readers. Equal input gives
+equal bytes with one version of matplotlib: no dates, and ids from a fixed salt.
 """
 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from io import BytesIO
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.number_format import to_one_line
 from eclose.report import marks
 from eclose.report.document import CONDITIONAL
-from eclose.report.style import (
-    FIGURE_SETTINGS,
-    FIGURE_WIDTH,
-    GROUP_COLOURS,
-    INK,
-    LINE_GREY,
-    SOFT_INK,
-    TRACK_GREY,
-    make_figure_columns,
-    remove_frame,
-    render_figure_files,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.report.context import ReportContext
+
+
+FIGURE_WIDTH = 7.0
+"""Width of a figure in inches: the text width of a page."""
+INK, SOFT_INK, LINE_GREY, TRACK_GREY = "#1d2026", "#5c6270", "#c9c7c0", "#f1efe9"
+GROUP_COLOURS = {
+    "reliable": "#1f6fb2",
+    "sound": "#8db8d9",
+    "path_deviation": "#d55e00",
+    "incomplete_reasoning": "#a3478f",
+    "answer_decoupling": "#c98a00",
+    "closure_failure": "#8a6d1f",
+    "undetermined": "#7a5c5c",
+    "unsound": "#4a4f5c",
+    "undecided": "#a9abb3",
+}
+FIGURE_SETTINGS: Any = {
+    # Set within a context: the caller's matplotlib settings stay as they are.
+    "axes.edgecolor": LINE_GREY,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.6,
+    "font.family": "DejaVu Sans",  # comes with matplotlib
+    "font.size": 8,
+    "hatch.linewidth": 0.6,
+    "pdf.fonttype": 42,  # real letters, which publishers ask for
+    "svg.fonttype": "path",  # looks alike where the font is missing
+    "svg.hashsalt": "eclose",
+    "text.color": INK,
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+    "xtick.color": SOFT_INK,
+    "ytick.color": INK,
+}
+# Without dates and versions, equal input gives equal bytes.
+_METADATA: dict[str, dict[str, Any]] = {
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "svg": {"Date": None, "Creator": None},
+}
+
+
+def render_figures(drawn: Mapping[str, Callable[[], Figure]], warnings: Sequence[str] = ()) -> dict[str, bytes]:
+    """Return every figure as PDF and SVG, by file name; warnings stand above each."""
+    from warnings import catch_warnings, filterwarnings  # noqa: PLC0415
+
+    import matplotlib as mpl  # noqa: PLC0415 - an extra
+
+    files = {}
+    for name, draw in drawn.items():
+        with mpl.rc_context(FIGURE_SETTINGS), catch_warnings():
+            # Letters that the font lacks are drawn as boxes; the warning adds nothing.
+            filterwarnings("ignore", "Glyph .* missing from")
+            figure = draw()
+            for sentence in warnings:
+                figure.suptitle(sentence, fontsize=7.5, color=GROUP_COLOURS["path_deviation"])
+            for kind, metadata in _METADATA.items():
+                buffer = BytesIO()
+                figure.savefig(buffer, format=kind, metadata=metadata)
+                files[f"{name}.{kind}"] = buffer.getvalue()
+    return files
+
+
+def make_figure(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a grid of axes, row by row."""
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure((FIGURE_WIDTH, height), layout="constrained")
+    return figure, list(figure.subplots(rows, columns, squeeze=False, **options).ravel())
+
+
+def remove_frame(axes: Axes) -> None:
+    """Remove ticks and all spines but the lower one."""
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
 
 _MAX_LETTERS = 38
 _MAX_POINTS = 170
@@ -63,19 +127,14 @@ def draw_report_figures(diagnosis: Diagnosis, context: ReportContext) -> dict[st
     if compositions := marks.layout_composition_charts(diagnosis):
         drawn["failures"] = lambda: _compositions(compositions)
     if (base := context.base) is not None:
-        drawn["differences"] = lambda: _differences(marks.layout_difference_plot(base.comparison), base.name)
+        drawn["differences"] = lambda: _differences(*marks.layout_difference_plot(base.comparison), base.name)
     # The first sentence is the warning itself; the others name files.
-    warnings = context.stale_warnings[:1]
-    return {
-        f"{name}.{kind}": data
-        for name, draw in drawn.items()
-        for kind, data in render_figure_files(draw, warnings).items()
-    }
+    return render_figures(drawn, context.stale_warnings[:1])
 
 
 def _rates(plot: marks.RatePlot) -> Figure:
     """Draw dots, whiskers of intervals and bands of bounds; one row per group."""
-    figure, columns = make_figure_columns(0.9 + 0.21 * len(plot.rows), len(plot.axes), sharey=True)
+    figure, columns = make_figure(0.9 + 0.21 * len(plot.rows), columns=len(plot.axes), sharey=True)
     for column, (axes, axis) in enumerate(zip(columns, plot.axes, strict=True)):
         _scaled(axes, axis)
         for row, (_, _, dots) in enumerate(plot.rows):
@@ -133,26 +192,30 @@ _LABELLED_MODELS = 4
 
 def _metrics(panels: Sequence[marks.DatasetPanel]) -> Figure:
     """Draw bars of every metric for each dataset and model, and a row pooled over datasets (Figure 2 of the paper)."""
-    figure, rows = _figure_rows(0.75 + 1.25 * len(panels), len(panels))
-    names = list(dict.fromkeys(model for panel in panels for model, _ in panel.models))
-    for axes, panel in zip(rows, panels, strict=True):
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    figure, rows = make_figure(0.75 + 1.25 * len(panels), rows=len(panels))
+    names = list(dict.fromkeys(model for _, models in panels for model, _ in models))
+    for axes, (dataset, models) in zip(rows, panels, strict=True):
         # Bars of one metric take 84 % of its slot.
-        width = 0.84 / max(len(panel.models), 1)
-        for number, (model, dots) in enumerate(panel.models):
+        width = 0.84 / max(len(models), 1)
+        for number, (model, dots) in enumerate(models):
             colour = _MODEL_COLOURS[names.index(model) % len(_MODEL_COLOURS)]
             for column, dot in enumerate(dots):
-                at = column + (number - (len(panel.models) - 1) / 2) * width
-                numbered = len(panel.models) <= _LABELLED_MODELS
+                at = column + (number - (len(models) - 1) / 2) * width
+                numbered = len(models) <= _LABELLED_MODELS
                 _metric_bar(axes, at, width * 0.9, dot, colour, conditional=marks.PANEL_METRICS[column] in CONDITIONAL,
                             numbered=numbered)  # fmt: skip
-        axes.set_title(_short(panel.name), fontsize=8, loc="left")
+        axes.set_title(_short(dataset), fontsize=8, loc="left")
         axes.set_xticks(range(len(marks.PANEL_METRICS)), [metric.value for metric in marks.PANEL_METRICS], fontsize=7)
         axes.set_ylim(0, 125)
         axes.set_yticks([0, 50, 100])
         axes.tick_params(axis="y", labelsize=6.5)
         axes.grid(axis="y", color=TRACK_GREY)
         remove_frame(axes)
-    handles = [_patch(_MODEL_COLOURS[index % len(_MODEL_COLOURS)], _short(name)) for index, name in enumerate(names)]
+    handles = [
+        Patch(color=_MODEL_COLOURS[index % len(_MODEL_COLOURS)], label=_short(name)) for index, name in enumerate(names)
+    ]
     figure.legend(handles=handles, loc="outside upper left", ncols=min(len(names), 3), frameon=False, fontsize=7)
     figure.supxlabel(
         "Percent. Line: 95 % interval over questions. Pale: where a rate could lie, whatever the responses without a\n"
@@ -160,19 +223,6 @@ def _metrics(panels: Sequence[marks.DatasetPanel]) -> Figure:
         fontsize=6.5, color=SOFT_INK,
     )  # fmt: skip
     return figure
-
-
-def _figure_rows(height: float, rows: int) -> tuple[Figure, list[Axes]]:
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    figure = Figure((FIGURE_WIDTH, height), layout="constrained")
-    return figure, [row[0] for row in figure.subplots(rows, 1, squeeze=False)]
-
-
-def _patch(colour: str, label: str) -> Any:
-    from matplotlib.patches import Patch  # noqa: PLC0415
-
-    return Patch(color=colour, label=label)
 
 
 def _metric_bar(
@@ -195,7 +245,7 @@ def _metric_bar(
 
 def _flow(rows: Sequence[marks.FlowBar]) -> Figure:
     """Draw one bar per test of the chain; lost responses are named beside it."""
-    figure, (axes,) = make_figure_columns(0.45 + 0.68 * (len(rows) + 1))
+    figure, (axes,) = make_figure(0.45 + 0.68 * (len(rows) + 1))
     _bar(axes, 0, "sound", 0, 100)
     axes.text(0, -0.3, f"All responses: {rows[0].total:,}", va="bottom")
     for number, row in enumerate(rows, start=1):
@@ -236,41 +286,41 @@ def _losses(axes: Axes, row: int, lost: Sequence[marks.BarSegment]) -> None:
         axes.text(104.6, at, f"{part.name}: {part.count:,} ({part.share} %)", va="center", fontsize=7)
 
 
-def _compositions(compositions: Sequence[marks.CompositionBarChart]) -> Figure:
+def _compositions(compositions: Sequence[marks.CompositionChart]) -> Figure:
     """Draw how failures are composed: failure classes within the gap, and codes of unsound steps."""
-    most = max(len(chart.bars) for chart in compositions)
-    figure, columns = make_figure_columns(0.6 + 0.26 * most, len(compositions))
+    most = max(len(bars) for _, _, bars in compositions)
+    figure, columns = make_figure(0.6 + 0.26 * most, columns=len(compositions))
     figure.set_layout_engine("constrained", wspace=0.1)  # room for the names of the next column
-    for axes, bars in zip(columns, compositions, strict=True):
-        axes.set_title(bars.title, fontsize=8, loc="left")
-        for row, bar in enumerate(bars.bars):
+    for axes, (title, total, bars) in zip(columns, compositions, strict=True):
+        axes.set_title(title, fontsize=8, loc="left")
+        for row, bar in enumerate(bars):
             axes.barh(row, 100, height=0.6, color=TRACK_GREY)
             axes.barh(row, bar.width, height=0.6, color=GROUP_COLOURS[bar.kind])
             _beside(axes, row, f"{bar.count:,} ({bar.share} %)")
-        _rows(axes, [bar.name for bar in bars.bars])
+        _rows(axes, [bar.name for bar in bars])
         # The same limits in both columns, so that bars are equally thick.
         axes.set_ylim(most - 0.5, -0.5)
         axes.set_xlim(0, 100)
         axes.set_xticks([])
-        axes.set_xlabel(f"n = {bars.total:,}", fontsize=6.5, color=SOFT_INK, loc="left")
+        axes.set_xlabel(f"n = {total:,}", fontsize=6.5, color=SOFT_INK, loc="left")
         remove_frame(axes)
         axes.spines["bottom"].set_visible(False)
     return figure
 
 
-def _differences(plot: marks.DifferencePlot, name: str) -> Figure:
+def _differences(end: str, rows: Sequence[tuple[str, str, marks.RateDot]], name: str) -> Figure:
     """Draw every difference from the base run with its whisker around zero."""
-    figure, (axes,) = make_figure_columns(0.85 + 0.22 * len(plot.rows))
+    figure, (axes,) = make_figure(0.85 + 0.22 * len(rows))
     axes.set_title(f"This run minus {_short(name)}", fontsize=8, loc="left")
     # 50 is no change: positions are in percent of the width.
     axes.axvline(50, color=SOFT_INK, linewidth=0.8, linestyle=(0, (3, 2)))
-    for row, (letter, _, dot) in enumerate(plot.rows):
+    for row, (letter, _, dot) in enumerate(rows):
         _dot(axes, row, dot, _METRIC_COLOURS.get(letter, GROUP_COLOURS["unsound"]))
         _beside(axes, row, f"{dot.label}  {dot.interval}".rstrip())
-    _rows(axes, [f"{letter}  {words}" for letter, words, _ in plot.rows])
+    _rows(axes, [f"{letter}  {words}" for letter, words, _ in rows])
     axes.set_xlim(-1, 101)
-    ends = (f"{float(plot.end) * share:+g}" if share else "0" for share in (-1, -0.5, 0, 0.5, 1))
-    axes.set_xticks([0, 25, 50, 75, 100], [end.replace("-", "−") for end in ends])
+    ticks = (f"{float(end) * share:+g}" if share else "0" for share in (-1, -0.5, 0, 0.5, 1))
+    axes.set_xticks([0, 25, 50, 75, 100], [tick.replace("-", "−") for tick in ticks])
     axes.tick_params(axis="x", labelsize=6.5)
     axes.grid(axis="x", color=TRACK_GREY)
     remove_frame(axes)

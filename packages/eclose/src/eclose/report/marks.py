@@ -249,21 +249,16 @@ PANEL_METRICS = (*MAIN_METRICS, Metric.GAP_SHARE, Metric.GAP_RISK)
 """The metrics of the paper's Figure 2."""
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetPanel:
-    """Every metric of one dataset, or of all datasets together, with a bar per model."""
-
-    name: str
-    models: tuple[tuple[str, tuple[RateDot, ...]], ...]
-    """Each model with a dot for each metric, on a scale that ends at 100 %."""
+DatasetPanel: TypeAlias = tuple[str, list[tuple[str, tuple[RateDot, ...]]]]
+"""Name of a dataset with its models, each with a dot for each metric on a scale that ends at 100 %."""
 
 
-def layout_dataset_panels(diagnosis: Diagnosis) -> tuple[DatasetPanel, ...]:
+def layout_dataset_panels(diagnosis: Diagnosis) -> list[DatasetPanel]:
     """Return a panel for each dataset, and a last one pooled over datasets where there are several."""
     # Groups are (dataset, model) pairs.
     datasets = sorted({pair.group[0] for pair in diagnosis.pairs})
     panels = [
-        DatasetPanel(name, tuple(_model_dots(pair, pair.group[1]) for pair in diagnosis.pairs if pair.group[0] == name))
+        (name, [_model_dots(pair, pair.group[1]) for pair in diagnosis.pairs if pair.group[0] == name])
         for name in datasets
     ]
     if len(datasets) > 1:
@@ -273,34 +268,28 @@ def layout_dataset_panels(diagnosis: Diagnosis) -> tuple[DatasetPanel, ...]:
         if not pooled:
             by_model_name = {pair.group[1]: pair for pair in diagnosis.pairs}
             pooled = {models[0]: diagnosis.overall} if len(models) == 1 else by_model_name
-        panels.append(DatasetPanel("all datasets", tuple(_model_dots(pooled[model], model) for model in models)))
-    return tuple(panels)
+        panels.append(("all datasets", [_model_dots(pooled[model], model) for model in models]))
+    return panels
 
 
 def _model_dots(group: GroupRates, model: str) -> tuple[str, tuple[RateDot, ...]]:
     return model, tuple(_dot(ShownRate.of_group(group, metric), 1.0) for metric in PANEL_METRICS)
 
 
-@dataclass(frozen=True, slots=True)
-class DifferencePlot:
-    """Differences between two runs around zero, on one scale."""
+def layout_difference_plot(comparison: RunComparison) -> tuple[str, list[tuple[str, str, RateDot]]]:
+    """Return the points from the middle to either end of the scale, and a row for each rate with its name and dot.
 
-    end: str
-    """Points from the middle to either end of the scale."""
-    rows: tuple[tuple[str, str, RateDot], ...]
-
-
-def layout_difference_plot(comparison: RunComparison) -> DifferencePlot:
-    """Return dots and whiskers of the differences; the middle means no change."""
+    The middle means no change.
+    """
     estimates = {metric: comparison.overall.differences[metric].estimate for metric in TABLE_METRICS}
     ends = [abs(end) for estimate in estimates.values() if estimate.interval for end in estimate.interval]
     # One scale for all rates, so that bars of different rates can be compared.
     scale = next(scale for scale in _SCALES if scale >= min(max(ends, default=0.0), 1.0))
-    rows = tuple(
+    rows = [
         (metric.value, METRIC_WORDS[metric][0], _difference_dot(comparison.overall.differences[metric], scale))
         for metric in TABLE_METRICS
-    )
-    return DifferencePlot(f"{100 * scale:.0f}", rows)
+    ]
+    return f"{100 * scale:.0f}", rows
 
 
 def _difference_dot(difference: RateDifference, scale: float) -> RateDot:
@@ -325,16 +314,11 @@ def _position(share: float) -> float:
     return round(100 * min(share, 1.0), 3)
 
 
-@dataclass(frozen=True, slots=True)
-class CompositionBarChart:
-    """The composition of a total, one bar per part."""
-
-    title: str
-    total: int
-    bars: tuple[BarSegment, ...]
+CompositionChart: TypeAlias = tuple[str, int, tuple[BarSegment, ...]]
+"""Title, total, and a bar for each of its parts."""
 
 
-def layout_composition_charts(diagnosis: Diagnosis) -> tuple[CompositionBarChart, ...]:
+def layout_composition_charts(diagnosis: Diagnosis) -> tuple[CompositionChart, ...]:
     """Return the failure classes of the gap and the codes of unsound steps as charts."""
     failures = [
         (str(failure), FAILURE_WORDS[failure][0], count, f"outcome=gap_{failure}", None)
@@ -348,10 +332,10 @@ def layout_composition_charts(diagnosis: Diagnosis) -> tuple[CompositionBarChart
         )
     ]
     charts = (_bars("Failures of the whole, within the gap", failures), _bars("Unsound steps, by reason", codes))
-    return tuple(chart for chart in charts if chart.bars)
+    return tuple(chart for chart in charts if chart[-1])
 
 
-def _bars(title: str, parts: Sequence[tuple[str, str, int, str, int | None]]) -> CompositionBarChart:
+def _bars(title: str, parts: Sequence[tuple[str, str, int, str, int | None]]) -> CompositionChart:
     """Return a chart of parts: kind, name, count, link, and the responses behind the count."""
     total = sum(count for _, _, count, _, _ in parts)
     segments = (
@@ -360,4 +344,4 @@ def _bars(title: str, parts: Sequence[tuple[str, str, int, str, int | None]]) ->
         )
         for kind, name, count, show, responses in parts
     )
-    return CompositionBarChart(title, total, tuple(segments))
+    return title, total, tuple(segments)

@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from eclose.diagnosis.compare import name_outcome
 from eclose.diagnosis.diagnose import EvidenceSufficiency, describe_response_failure
 from eclose.diagnosis.number_format import format_percent, format_signed_interval, format_signed_percent
 from eclose.diagnosis.shown_rate import TOO_LITTLE_TEXT, UNDEFINED_TEXT, ShownRate, is_too_little_judged
 from eclose.metrics.rates import Metric
-from eclose.report.explorer import OUTCOME_WORDS, derive_response_facts
+from eclose.report.explorer import OUTCOME_WORDS
 from eclose.report.sections import encode_address
 from eclose.stats.intervals import Estimate
 from eclose.values.segmentation import split_sentences
@@ -71,7 +72,7 @@ def find_worst_example(cases: Sequence[JudgedCase]) -> WorstExample | None:
         return None
     position, case = min(failing, key=lambda entry: (*_rank_failure(entry[1]), entry[0]))
     judgment, response = case.judgment, case.response
-    outcome = derive_response_facts(case).outcome
+    outcome = name_outcome(case.verdict)
     judged: tuple[StepJudgment, ...] = judgment.steps if judgment.stepwise else ()
     steps = [
         _show_step(text, judged[number] if number < len(judged) else None, case)
@@ -198,9 +199,9 @@ def compare_side_by_side(diagnosis: Diagnosis, context: ReportContext) -> SideBy
     if context.base is not None:
         return compare_base_rates(context.base.name, context.base.comparison.overall.differences)
     if context.systems is not None:
-        names = context.systems.base_name, context.systems.name
+        base, name, comparison = context.systems
         title = "Two systems: which is better at what"
-        return _side_by_side(title, names, context.systems.comparison.overall.differences, "table-metrics")
+        return _side_by_side(title, (base, name), comparison.overall.differences, "table-metrics")
     systems = list_systems(diagnosis)
     return _rank_systems(systems) if len(systems) > 1 else None
 

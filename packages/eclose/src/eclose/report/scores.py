@@ -50,18 +50,9 @@ class ScoreColumn:
         return self.reasons.get(response_id, NO_RECORD) if score is None else score
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreColumns:
-    """The columns of a report, and what a reader must know about the files."""
-
-    columns: tuple[ScoreColumn, ...] = ()
-    notices: tuple[str, ...] = ()
-    """A sentence for each stale file of scores; it is shown only where stale files are allowed."""
-    rejected: RejectCounts = field(default_factory=dict)
-    """Records that were not used, by file and reason."""
-
-
-def read_score_columns(runs: Sequence[Path], ids: Collection[str], *, allow_stale: bool = False) -> ScoreColumns:
+def read_score_columns(
+    runs: Sequence[Path], ids: Collection[str], *, allow_stale: bool = False
+) -> tuple[tuple[ScoreColumn, ...], tuple[str, ...], RejectCounts]:
     """Read every ``scores-*.jsonl`` of runs.
 
     A file that was made from other questions or responses is left out with a notice: the report of the judgments must
@@ -71,6 +62,9 @@ def read_score_columns(runs: Sequence[Path], ids: Collection[str], *, allow_stal
         runs: Folders of runs.
         ids: Ids of the responses in the report; with the name of the run in front where two runs share an id.
         allow_stale: Whether files that were made from other responses are shown.
+
+    Returns:
+        The columns, a sentence for each stale file, and the number of unused records by file and reason.
     """
     known_ids = frozenset(ids)
     columns: dict[tuple[str, DetectorIdentity], ScoreColumn] = {}
@@ -85,9 +79,7 @@ def read_score_columns(runs: Sequence[Path], ids: Collection[str], *, allow_stal
                 notices.append(f"STALE: {label}: {' '.join(check.stale)} {consequence} Score the responses again.")
             if not check.stale or allow_stale:
                 rejected[label] = _add_file(columns, path, name, known_ids)
-    return ScoreColumns(
-        tuple(columns.values()), tuple(notices), {file: counts for file, counts in rejected.items() if counts}
-    )
+    return tuple(columns.values()), tuple(notices), {file: counts for file, counts in rejected.items() if counts}
 
 
 def _add_file(
@@ -174,13 +166,9 @@ def name_score_columns(columns: Sequence[ScoreColumn]) -> list[str]:
 
 def _list_keys(columns: Sequence[ScoreColumn]) -> list[str]:
     """Return the names of the columns in links: ``ragas``, or ``ragas-2`` for a second one."""
-    number: Counter[str] = Counter()
-    keys = []
-    for column in columns:
-        number[column.detector.kind] += 1
-        count = number[column.detector.kind]
-        keys.append(str(column.detector.kind) if count == 1 else f"{column.detector.kind}-{count}")
-    return keys
+    kinds = [str(column.detector.kind) for column in columns]
+    numbers = [kinds[: at + 1].count(kind) for at, kind in enumerate(kinds)]
+    return [kind if number == 1 else f"{kind}-{number}" for kind, number in zip(kinds, numbers, strict=True)]
 
 
 def build_score_entries(columns: Sequence[ScoreColumn], ids: Sequence[str]) -> list[dict[str, Any]]:
@@ -190,14 +178,12 @@ def build_score_entries(columns: Sequence[ScoreColumn], ids: Sequence[str]) -> l
             "key": key,
             "name": name,
             "model": column.detector.model,
-            "column": [_shorten(column.get_value(response_id)) for response_id in ids],
+            "column": [
+                value if isinstance(value, str) else round(value, _DECIMALS) for value in map(column.get_value, ids)
+            ],
         }
         for key, name, column in zip(_list_keys(columns), name_score_columns(columns), columns, strict=True)
     ]
-
-
-def _shorten(value: float | str) -> float | str:
-    return value if isinstance(value, str) else round(value, _DECIMALS)
 
 
 def build_unscored_facet(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -248,21 +234,17 @@ class ScoreHistogram:
         return DASH if self.mean is None else format_score(self.mean / 100)
 
 
-@dataclass(frozen=True, slots=True)
-class ScorePlotRow:
-    """Histograms of one detector, a group beside the other."""
+def layout_score_plot(
+    columns: Sequence[ScoreColumn], cases: Sequence[JudgedCase]
+) -> list[tuple[str, str, list[ScoreHistogram]]]:
+    """Return name, model and histograms of each detector.
 
-    name: str
-    model: str
-    groups: tuple[ScoreHistogram, ...]
-
-
-def layout_score_plot(columns: Sequence[ScoreColumn], cases: Sequence[JudgedCase]) -> tuple[ScorePlotRow, ...]:
-    """Return the histograms of all detectors. Heights are shares of a group, so large and small groups compare."""
-    return tuple(
-        ScorePlotRow(name, column.detector.model, tuple(_layout_groups(column, key, cases)))
+    Heights are shares of a group, so large and small groups compare.
+    """
+    return [
+        (name, column.detector.model, list(_layout_groups(column, key, cases)))
         for key, name, column in zip(_list_keys(columns), name_score_columns(columns), columns, strict=True)
-    )
+    ]
 
 
 def _layout_groups(column: ScoreColumn, key: str, cases: Sequence[JudgedCase]) -> Iterator[ScoreHistogram]:

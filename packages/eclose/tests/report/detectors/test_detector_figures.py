@@ -14,7 +14,7 @@ from eclose.report.detectors.figures import (
     draw_score_distributions,
     draw_threshold_sweeps,
 )
-from eclose.report.style import FIGURE_SETTINGS
+from eclose.report.figures import FIGURE_SETTINGS
 from tests.detectors.study_making import make_responses, make_scores
 from tests.report.test_figures import assert_inside, words
 

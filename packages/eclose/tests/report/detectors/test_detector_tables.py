@@ -11,13 +11,14 @@ import pytest
 from eclose.detectors.joined import study_detectors
 from eclose.detectors.scores import DetectorKind
 from eclose.detectors.study_statistics import FAILURE_GROUPS, DetectorIdentity, StudyGroup, StudySettings
-from eclose.report.detectors.documents import (
+from eclose.report.detectors.tables import build_detector_tables
+from eclose.report.detectors.write import (
     LIMITS,
-    render_detector_json,
     render_detector_latex,
     render_detector_markdown,
+    study_to_dict,
 )
-from eclose.report.detectors.tables import build_detector_tables
+from eclose.report.formats.json_file import dump_json
 from eclose.report.scores import name_detectors
 from tests.detectors.study_making import make_responses, make_scores
 from tests.report.hostile import PAYLOADS
@@ -130,7 +131,7 @@ def test_undefined_values_are_dashes_and_never_zero():
     for row in tables["detector-robustness"].rows:
         assert [row[1].text, row[2].text, row[5].text] == ["–"] * 3
         assert row[4].text != "–"
-    data = json.loads(render_detector_json(study))
+    data = json.loads(dump_json(study_to_dict(study)))
     gap = data["detectors"][0]["groups"]["gap"]
     assert gap["auroc"] == {"value": None, "interval": None, "undefined": 20}
     assert data["detectors"][0]["sweep"] is None
@@ -150,7 +151,7 @@ def test_a_model_in_place_of_the_papers_has_not_its_name():
 
 def test_json_holds_every_statistic_and_count():
     study = make_study()
-    data = json.loads(render_detector_json(study))
+    data = json.loads(dump_json(study_to_dict(study)))
     assert data["format"] == "eclose-detectors-1"
     assert data["labels"] == LABEL_SOURCE
     assert data["settings"]["retention"] == 0.95
@@ -217,4 +218,4 @@ def test_names_of_models_are_printed_and_not_obeyed(payload):
     assert [line for line in latex.splitlines() if not line.startswith("%")] == [
         line for line in expected if not line.startswith("%")
     ]
-    assert json.loads(render_detector_json(study))["detectors"][0]["model"] == payload
+    assert json.loads(dump_json(study_to_dict(study)))["detectors"][0]["model"] == payload

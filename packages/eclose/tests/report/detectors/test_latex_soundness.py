@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eclose.detectors.joined import study_detectors
-from eclose.report.detectors.documents import render_detector_latex
+from eclose.report.detectors.write import render_detector_latex
 from eclose.report.formats.latex import render_latex_report
 from tests.detectors.study_making import make_responses, make_scores
 from tests.report.detectors.test_detector_tables import FEW, make_study

@@ -14,9 +14,8 @@ from eclose.errors import UserError
 from eclose.values.response import ResponseSource
 from eclose.values.three_valued import Label
 from eclose.values.verdict import SettledVerdict
-from eclose_train.experiment.report.audit import AuditLabels
-from eclose_train.experiment.report.evaluator import EvaluatorLabels
 from eclose_train.experiment.report.grid import ExperimentGrid
+from eclose_train.experiment.report.people import AuditLabels, EvaluatorLabels
 from eclose_train.training.switch_test import FamilySwitchScores
 
 

@@ -12,7 +12,7 @@ from eclose.diagnosis.number_format import (
     format_signed_percent,
 )
 from eclose.metrics.rates import MAIN_METRICS, Metric
-from eclose.report.document import ReportTable, ReportTableCell
+from eclose.report.document import ReportTable, ReportTableCell, ReportTableRow, describe_judged
 from eclose.stats.rates import sample_sd_or_none
 from eclose_train.experiment.report.grid import REFERENCE_METHOD
 from eclose_train.experiment.report.main_results import LOWER_IS_BETTER
@@ -44,16 +44,11 @@ def rank_displayed_values(texts: Sequence[str], *, lower: bool = False) -> list[
     return [0 if number is None else ranks.get(number, 0) for number in numbers]
 
 
-def make_row(*cells: ReportTableCell | str) -> tuple[ReportTableCell, ...]:
-    """Return a row of a table; texts become cells."""
-    return tuple(ReportTableCell(cell) if isinstance(cell, str) else cell for cell in cells)
-
-
 def make_mean_cell(rate: MeanRate, *, decimals: int = 2, rank: int = 0, n: int | None = None) -> ReportTableCell:
     """Return a rate with its interval; with its n where that is not the given one, or responses are unjudged."""
     details = [format_percent_interval(rate.shown_interval, decimals=decimals)] if rate.shown_interval else []
     if rate.unjudged or rate.n != n:
-        details.append(f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""))
+        details.append(describe_judged(rate.n, rate.unjudged))
     return ReportTableCell(format_percent(rate.shown, decimals=decimals), tuple(details), rank=rank)
 
 
@@ -61,8 +56,8 @@ def make_rate_cell(rate: Rate | None, n: int | None = None) -> ReportTableCell:
     """Return a rate of one run with two decimals; a dash where the run has no response."""
     if rate is None:
         return ReportTableCell(DASH)
-    details = (f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""),)
-    return ReportTableCell(format_percent(rate.value, decimals=2), details if rate.unjudged or rate.n != n else ())
+    details = (describe_judged(rate.n, rate.unjudged),) if rate.unjudged or rate.n != n else ()
+    return ReportTableCell(format_percent(rate.value, decimals=2), details)
 
 
 def make_gain_cell(estimate: Estimate | None) -> ReportTableCell:
@@ -110,8 +105,8 @@ def _build_overall_table(report: ExperimentReport) -> ReportTable:
     main = report.main
     rows = [[main.overall[method][metric] for metric in ALL_METRICS] for method in main.outcomes.grid.methods]
     ranks = rank_rows(ALL_METRICS, rows, 2)
-    cells = tuple(
-        make_row(
+    cells: tuple[ReportTableRow, ...] = tuple(
+        (
             method,
             *(
                 make_mean_cell(rate, rank=rank, n=main.outcomes.grid.count_responses(method))
@@ -125,7 +120,7 @@ def _build_overall_table(report: ExperimentReport) -> ReportTable:
         f"{_describe_main_intervals(report)} Best bold, second best underlined. {describe_sizes(main.outcomes)} "
         f"{report.labels}"
     )
-    return ReportTable("overall", "Aggregate performance", ("Method", *ALL_METRICS), cells, note)
+    return ReportTable.of("overall", "Aggregate performance", ("Method", *ALL_METRICS), cells, note)
 
 
 def _describe_main_intervals(report: ExperimentReport) -> str:
@@ -138,9 +133,9 @@ def _build_settings_table(report: ExperimentReport) -> ReportTable:
     """Return every method in every setting: blocks of backbones, groups of columns by benchmark."""
     outcomes = report.main.outcomes
     grid = outcomes.grid
-    rows: list[tuple[ReportTableCell, ...]] = []
+    rows: list[ReportTableRow] = []
     for backbone in grid.backbones:
-        rows.append(make_row(backbone))
+        rows.append((backbone,))
         columns = [(benchmark, metric) for benchmark in grid.benchmarks for metric in MAIN_METRICS]
         rates = [[outcomes.average_seeds(method, backbone, *column) for column in columns] for method in grid.methods]
         ranks = rank_rows([metric for _, metric in columns], rates, 1)
@@ -150,25 +145,18 @@ def _build_settings_table(report: ExperimentReport) -> ReportTable:
                 make_mean_cell(rate, decimals=1, rank=rank, n=seeds * grid.benchmarks[benchmark])
                 for rate, rank, (benchmark, _) in zip(values, row_ranks, columns, strict=True)
             ]
-            rows.append(make_row(method, *cells))
+            rows.append((method, *cells))
     note = (
         "Percent, means over seeds. Best bold, second best underlined, by the displayed values within each setting, "
         f"ties included; LGG: smaller is better. {describe_sizes(outcomes)} {report.labels}"
     )
     heads = ("Method", *(str(metric) for _ in grid.benchmarks for metric in MAIN_METRICS))
     spans = (("", 1), *((benchmark, len(MAIN_METRICS)) for benchmark in grid.benchmarks))
-    return ReportTable(
-        key="settings",
-        title="Performance by dataset and backbone",
-        heads=heads,
-        rows=tuple(rows),
-        note=note,
-        spans=spans,
-    )
+    return ReportTable.of("settings", "Performance by dataset and backbone", heads, rows, note, spans=spans)
 
 
 def _build_gains_table(report: ExperimentReport) -> ReportTable:
-    rows = []
+    rows: list[ReportTableRow] = []
     for gain in report.main.gains:
         settings = len(report.main.outcomes.grid.settings)
         won = [
@@ -176,19 +164,19 @@ def _build_gains_table(report: ExperimentReport) -> ReportTable:
             for metric in (Metric.ACCURACY, Metric.TRACE_RELIABILITY_RATE)
         ]
         cells = [make_gain_cell(gain.differences[metric]) for metric in ALL_METRICS]
-        rows.append(make_row(gain.method, *cells, *map(ReportTableCell, won)))
+        rows.append((gain.method, *cells, *map(ReportTableCell, won)))
     heads = ("Compared with", *ALL_METRICS, "Settings, Acc", "Settings, TRR")
     note = (
         f"{REFERENCE_METHOD} minus each method, in points of the means over settings. "
         f"{_describe_main_intervals(report)} Settings are won by exact values. {report.labels}"
     )
-    return ReportTable("gains", f"Gains of {REFERENCE_METHOD}", heads, tuple(rows), note)
+    return ReportTable.of("gains", f"Gains of {REFERENCE_METHOD}", heads, rows, note)
 
 
 def _build_accuracy_table(report: ExperimentReport) -> ReportTable:
     columns = (Metric.ACCURACY, MATCH, MATCH_ONLY, SEMANTIC_ONLY)
-    rows = tuple(
-        make_row(
+    rows: tuple[ReportTableRow, ...] = tuple(
+        (
             method,
             *(make_mean_cell(rates[column], n=report.main.outcomes.grid.count_responses(method)) for column in columns),
         )
@@ -200,16 +188,16 @@ def _build_accuracy_table(report: ExperimentReport) -> ReportTable:
         f"{report.labels}"
     )
     heads = ("Method", "Acc_sem", MATCH, MATCH_ONLY, SEMANTIC_ONLY)
-    return ReportTable("answer-accuracy", "Answer accuracy under two scoring rules", heads, rows, note)
+    return ReportTable.of("answer-accuracy", "Answer accuracy under two scoring rules", heads, rows, note)
 
 
 def _build_matching_table(report: ExperimentReport) -> ReportTable:
     """Return the matching accuracy of every setting: mean and sample SD over seeds."""
     outcomes = report.main.outcomes
     grid = outcomes.grid
-    rows: list[tuple[ReportTableCell, ...]] = []
+    rows: list[ReportTableRow] = []
     for backbone in grid.backbones:
-        rows.append(make_row(backbone))
+        rows.append((backbone,))
         for method in grid.methods:
             cells = []
             for benchmark, size in grid.benchmarks.items():
@@ -219,13 +207,13 @@ def _build_matching_table(report: ExperimentReport) -> ReportTable:
                 cell = make_mean_cell(rate, n=size * len(grid.seeds_of(method)))
                 spread = "" if sd is None else f" ± {format_percent(sd, decimals=2)}"
                 cells.append(cell._replace(text=cell.text + spread))
-            rows.append(make_row(method, *cells))
+            rows.append((method, *cells))
     note = (
         f"Percent, mean ± sample standard deviation over seeds. {describe_sizes(outcomes)} {_MATCH_NOTE} "
         "No evaluator takes part."
     )
     heads = ("Method", *grid.benchmarks)
-    return ReportTable("matching-settings", "Deterministic accuracy by dataset and backbone", heads, tuple(rows), note)
+    return ReportTable.of("matching-settings", "Deterministic accuracy by dataset and backbone", heads, rows, note)
 
 
 def _build_seed_tables(report: ExperimentReport) -> Iterator[ReportTable]:
@@ -234,18 +222,18 @@ def _build_seed_tables(report: ExperimentReport) -> Iterator[ReportTable]:
     grid = outcomes.grid
     heads = ("Method", "Seed", MATCH, "Acc_sem", *map(str, MAIN_METRICS[1:]))
     for backbone in grid.backbones:
-        rows: list[tuple[ReportTableCell, ...]] = []
+        rows: list[ReportTableRow] = []
         for benchmark, size in grid.benchmarks.items():
-            rows.append(make_row(f"{benchmark} (n = {size:,})"))
+            rows.append((f"{benchmark} (n = {size:,})",))
             for method in grid.methods:
                 for seed in grid.seeds_of(method):
                     rates = [outcomes.rate(method, backbone, seed, benchmark, column) for column in SEED_COLUMNS]
-                    cells = make_row(method, FIXED if seed is None else str(seed))
-                    rows.append((*cells, *(make_rate_cell(rate, size) for rate in rates)))
+                    name = FIXED if seed is None else str(seed)
+                    rows.append((method, name, *(make_rate_cell(rate, size) for rate in rates)))
         note = (
             f"Percent. {FIXED}: the untuned backbone. A cell with another n than that of its block prints it. "
             f"{_MATCH_NOTE} {report.labels}"
         )
-        yield ReportTable(
-            f"seeds-{grid.backbones.index(backbone) + 1}", f"Per-seed results for {backbone}", heads, tuple(rows), note
+        yield ReportTable.of(
+            f"seeds-{grid.backbones.index(backbone) + 1}", f"Per-seed results for {backbone}", heads, rows, note
         )

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 from eclose.detectors.study_statistics import DISJOINT_GROUPS, StudyGroup
 from eclose.report.detectors.tables import GROUP_WORDS, name_recall
-from eclose.report.scores import name_detectors
-from eclose.report.style import (
-    FIGURE_WIDTH,
+from eclose.report.figures import (
     GROUP_COLOURS,
     INK,
     LINE_GREY,
     SOFT_INK,
     TRACK_GREY,
-    make_figure_columns,
+    make_figure,
     remove_frame,
-    render_figure_files,
+    render_figures,
 )
+from eclose.report.scores import name_detectors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,11 +58,7 @@ def draw_detector_figures(study: DetectorStudy, warnings: Sequence[str] = ()) ->
         "detector-scores": lambda: draw_score_distributions(study),
         "detector-sweep": lambda: draw_threshold_sweeps(study),
     }
-    return {
-        f"{name}.{kind}": data
-        for name, draw in figures.items()
-        for kind, data in render_figure_files(draw, warnings).items()
-    }
+    return render_figures(figures, warnings)
 
 
 def choose_dots(scores: Sequence[tuple[str, float]], most: int = MAX_DOTS) -> list[tuple[float, float]]:
@@ -167,13 +162,10 @@ def _draw_sweep(axes: Axes, result: DetectorResult, study: DetectorStudy) -> Non
 
 def _make_panels(study: DetectorStudy, height: float) -> tuple[Figure, list[tuple[Axes, str]]]:
     """Return a figure with a named panel for each detector, in rows of five."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
     names = list(name_detectors([result.detector for result in study.results]).values())
     rows = -(-len(names) // _PANELS_IN_ROW)
-    figure = Figure((FIGURE_WIDTH, height * rows + 0.3), layout="constrained")
     # Always five columns: the panels of a study with one detector are as large as those of the paper.
-    grid = figure.subplots(rows, _PANELS_IN_ROW, squeeze=False, sharey=True).ravel()
+    figure, grid = make_figure(height * rows + 0.3, rows, _PANELS_IN_ROW, sharey=True)
     for axes in grid[len(names) :]:
         axes.set_axis_off()
     return figure, list(zip(grid, names, strict=False))
@@ -181,7 +173,7 @@ def _make_panels(study: DetectorStudy, height: float) -> tuple[Figure, list[tupl
 
 def draw_use_curves(evaluation: DetectorEvaluation) -> Figure:
     """Draw gaps missed against judge calls saved, and reliability against coverage."""
-    figure, (cascade, abstention) = make_figure_columns(2.4, 2)
+    figure, (cascade, abstention) = make_figure(2.4, columns=2)
     colour, total = GROUP_COLOURS["path_deviation"], evaluation.responses
     missed = [(point.saved / total, 1 - point.recall) for point in evaluation.cascade if point.recall is not None]
     cascade.plot([0, 1], [0, 1], color=LINE_GREY, linewidth=0.8, linestyle=(0, (3, 2)))

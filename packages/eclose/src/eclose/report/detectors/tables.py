@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from eclose.detectors.scores import DetectorBand
 from eclose.detectors.study_statistics import FAILURE_GROUPS, GAP_CLASSES, StudyGroup
-from eclose.diagnosis.number_format import format_count, format_percent, format_score, format_score_interval
-from eclose.report.document import ReportTable, ReportTableCell, ReportTableRow, make_percent_cell
+from eclose.diagnosis.number_format import format_count, format_percent, format_score
+from eclose.report.document import ReportTable, ReportTableCell, ReportTableRow, make_percent_cell, make_score_cell
 from eclose.report.scores import name_detectors
 from eclose.report.wording import FAILURE_WORDS
 from eclose.values.verdict import FailureClass
@@ -15,9 +17,9 @@ from eclose.values.verdict import FailureClass
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from eclose.detectors.evaluate import AbstentionPoint, DetectorEvaluation
+    from eclose.detectors.evaluate import DetectorEvaluation
     from eclose.detectors.joined import DetectorStudy
-    from eclose.detectors.study_statistics import DetectorIdentity, DetectorResult
+    from eclose.detectors.study_statistics import DetectorResult
     from eclose.stats.intervals import Estimate
 
 GROUP_WORDS: dict[StudyGroup, str] = {
@@ -36,36 +38,32 @@ COVERAGES = (1.0, 0.8, 0.6, 0.4, 0.2)
 
 def build_detector_tables(study: DetectorStudy) -> tuple[ReportTable, ...]:
     """Return the paper's tables, the same on the common responses where detectors differ, and what was left out."""
-    tables = [*_build_paper_tables(study, study.results)]
+    tables = [*_build_paper_tables(study, study.results, study.groups)]
     if study.common:
-        shared = f"{format_count(study.common_responses, 'response')} that every detector scored"
-        tables += _build_paper_tables(study, study.common, "-common", f", on the {shared}")
+        where = f", on the {format_count(study.common_responses, 'response')} that every detector scored"
+        # On the common responses every detector has the same numbers of responses.
+        tables += [
+            replace(table, key=f"{table.key}-common", title=f"{table.title}{where}")
+            for table in _build_paper_tables(study, study.common, study.common[0].scored)
+        ]
     tables += [_build_counts_table(study), _build_undecided_table(study)]
     return tuple(table for table in tables if table.rows)
 
 
 def _build_paper_tables(
-    study: DetectorStudy, results: Sequence[DetectorResult], suffix: str = "", where: str = ""
+    study: DetectorStudy, results: Sequence[DetectorResult], sizes: Mapping[StudyGroup, int]
 ) -> Iterator[ReportTable]:
-    """Yield the three tables; the suffix tells their keys from those of other responses."""
-    names = name_detectors([result.detector for result in results])
-    # On the common responses every detector has the same numbers of responses.
-    sizes = results[0].scored if suffix else study.groups
-    yield _build_blindness_table(study, results, names, sizes, suffix, where)
-    yield _build_scores_table(study, results, names, sizes, suffix, where)
-    yield _build_robustness_table(study, results, names, suffix, where)
+    yield _build_blindness_table(study, results, sizes)
+    yield _build_scores_table(study, results, sizes)
+    yield _build_robustness_table(study, results)
 
 
 def _build_blindness_table(
-    study: DetectorStudy,
-    results: Sequence[DetectorResult],
-    names: Mapping[DetectorIdentity, str],
-    sizes: Mapping[StudyGroup, int],
-    suffix: str,
-    where: str,
+    study: DetectorStudy, results: Sequence[DetectorResult], sizes: Mapping[StudyGroup, int]
 ) -> ReportTable:
     """Return AUROC and R@95 of every failure group: Table 1 of the paper."""
     recall = name_recall(study)
+    names = name_detectors([result.detector for result in results])
     heads = [head for name in names.values() for head in (f"{name} AUC", f"{name} {recall}")]
     rows: list[ReportTableRow] = []
     for group in FAILURE_GROUPS:
@@ -74,7 +72,7 @@ def _build_blindness_table(
             separation = result.separations[group]
             cells.append(ReportTableCell(format_score(separation.auroc.value), _fewer(result, group, sizes)))
             cells.append(format_percent(separation.recall.value))
-        rows.append(tuple(cells))
+        rows.append(cells)
     rates = ", ".join(
         f"{names[result.detector]} {format_percent(result.false_positive_rate.value)}" for result in results
     )
@@ -85,8 +83,7 @@ def _build_blindness_table(
         f" Percent of the reliable responses that are flagged: {rates}."
         " n beneath a value: scored responses of the group, where some have no score."
     )
-    title = f"What detectors miss{where}"
-    return ReportTable.of(BLINDNESS_TABLE + suffix, title, ("group", "n", *heads), rows, note)
+    return ReportTable.of(BLINDNESS_TABLE, "What detectors miss", ("group", "n", *heads), rows, note)
 
 
 def name_recall(study: DetectorStudy) -> str:
@@ -100,18 +97,13 @@ def _fewer(result: DetectorResult, group: StudyGroup, sizes: Mapping[StudyGroup,
 
 
 def _build_scores_table(
-    study: DetectorStudy,
-    results: Sequence[DetectorResult],
-    names: Mapping[DetectorIdentity, str],
-    sizes: Mapping[StudyGroup, int],
-    suffix: str,
-    where: str,
+    study: DetectorStudy, results: Sequence[DetectorResult], sizes: Mapping[StudyGroup, int]
 ) -> ReportTable:
     rows: tuple[ReportTableRow, ...] = tuple(
         (
             GROUP_WORDS[group],
             f"{sizes[group]:,}",
-            *(_make_score_cell(result.means[group], _fewer(result, group, sizes)) for result in results),
+            *(make_score_cell(result.means[group], _fewer(result, group, sizes)) for result in results),
         )
         for group in StudyGroup
     )
@@ -119,36 +111,25 @@ def _build_scores_table(
         f"Means with {_describe_intervals(study)}; questions are drawn among those with a response in the group."
         f"{_describe_undefined(study, [result.means[group] for result in results for group in StudyGroup])}"
     )
-    return ReportTable.of(SCORES_TABLE + suffix, f"Mean scores{where}", ("group", "n", *names.values()), rows, note)
+    names = name_detectors([result.detector for result in results]).values()
+    return ReportTable.of(SCORES_TABLE, "Mean scores", ("group", "n", *names), rows, note)
 
 
-def _make_score_cell(estimate: Estimate, details: tuple[str, ...] = ()) -> ReportTableCell:
-    interval = (format_score_interval(estimate.interval),) if estimate.interval else ()
-    return ReportTableCell(format_score(estimate.value), (*interval, *details))
-
-
-def _build_robustness_table(
-    study: DetectorStudy,
-    results: Sequence[DetectorResult],
-    names: Mapping[DetectorIdentity, str],
-    suffix: str,
-    where: str,
-) -> ReportTable:
+def _build_robustness_table(study: DetectorStudy, results: Sequence[DetectorResult]) -> ReportTable:
     """Return the statistics of the gap with their intervals, and the cross-fitted rates."""
     rows: list[ReportTableRow] = []
     estimates: list[Estimate] = []
+    names = name_detectors([result.detector for result in results])
     for result in results:
         gap = result.separations[StudyGroup.GAP]
         rates = (gap.recall, result.false_positive_rate, result.held_out_false_positive_rate, result.held_out_recall)
         estimates += [gap.auroc, *rates]
-        rows.append(
-            (
-                names[result.detector],
-                _make_score_cell(gap.auroc),
-                *map(make_percent_cell, rates),
-                format_score(result.threshold),
-            )
+        figures: ReportTableRow = (
+            make_score_cell(gap.auroc),
+            *map(make_percent_cell, rates),
+            format_score(result.threshold),
         )
+        rows.append((names[result.detector], *figures))
     note = (
         f"LGG against reliable responses, {_describe_intervals(study)}; all questions are drawn, with all their"
         " responses, and every threshold is recalibrated. FPR: percent of the reliable responses below the threshold."
@@ -157,7 +138,7 @@ def _build_robustness_table(
         f"{_describe_undefined(study, estimates)}"
     )
     heads = ("detector", "AUROC", name_recall(study), "FPR", "CF FPR", "CF recall", "threshold")
-    return ReportTable.of(ROBUSTNESS_TABLE + suffix, f"Detection of LGG, with intervals{where}", heads, rows, note)
+    return ReportTable.of(ROBUSTNESS_TABLE, "Detection of LGG, with intervals", heads, rows, note)
 
 
 def _describe_intervals(study: DetectorStudy) -> str:
@@ -177,19 +158,17 @@ def _describe_undefined(study: DetectorStudy, estimates: Sequence[Estimate]) -> 
 
 
 def _build_counts_table(study: DetectorStudy) -> ReportTable:
-    """Return the scored responses of each group, and the others by reason."""
     names = name_detectors(tuple(study.counts))
     rows: list[ReportTableRow] = []
     for detector, counts in study.counts.items():
         columns = (*(counts.groups[group] for group in StudyGroup), counts.undecided)
-        rows.append(_count_row(names[detector], "scored", [part.scored for part in columns]))
+        rows.append((names[detector], "scored", *(f"{part.scored:,}" for part in columns)))
         rows += [
-            _count_row("", f"no score: {reason}", [part.unscored.get(reason, 0) for part in columns])
+            ("", f"no score: {reason}", *(f"{part.unscored.get(reason, 0):,}" for part in columns))
             for reason in sorted({reason for part in columns for reason in part.unscored})
         ]
         if counts.unknown_responses:
-            unused = f"{format_count(counts.unknown_responses, 'score')} of responses outside the study"
-            rows.append(("", unused))
+            rows.append(("", f"{format_count(counts.unknown_responses, 'score')} of responses outside the study"))
     heads = ("detector", "responses", *(GROUP_WORDS[group] for group in StudyGroup), "undecided")
     note = (
         "The three classes are parts of LGG. Responses without a score are in no statistic of the detector, and"
@@ -198,19 +177,13 @@ def _build_counts_table(study: DetectorStudy) -> ReportTable:
     return ReportTable.of("detector-counts", "Scored and unscored responses", heads, rows, note)
 
 
-def _count_row(name: str, what: str, counts: Sequence[int]) -> ReportTableRow:
-    return (name, what, *(f"{count:,}" for count in counts))
-
-
 def _build_undecided_table(study: DetectorStudy) -> ReportTable:
-    """Return the responses without a group, and those of the gap without a class, by reason."""
-    undecided = [(f"no group: {reason}", count) for reason, count in study.undecided.items()]
+    rows = [(f"no group: {reason}", f"{count:,}") for reason, count in study.undecided.items()]
     # The class that is known of them says what is missing: closure failure lacks K, undetermined lacks A.
-    unclassified = [
-        (f"LGG, in none of the three classes: {FAILURE_WORDS[FailureClass(reason)][0]}", count)
+    rows += [
+        (f"LGG, in none of the three classes: {FAILURE_WORDS[FailureClass(reason)][0]}", f"{count:,}")
         for reason, count in study.unclassified.items()
     ]
-    rows = tuple((reason, f"{count:,}") for reason, count in (*undecided, *unclassified))
     return ReportTable.of("detector-undecided", "Responses with too few labels", ("reason", "responses"), rows)
 
 
@@ -266,7 +239,11 @@ def _build_judge_calls_table(evaluation: DetectorEvaluation) -> ReportTable:
 
 def _build_abstention_table(evaluation: DetectorEvaluation) -> ReportTable:
     """Return reliability and accuracy of the answered responses at a few coverages."""
-    points = [_find_coverage(evaluation.abstention, coverage) for coverage in COVERAGES]
+    # The smallest coverage that is at least as large; the first point answers everything.
+    points = [
+        min((point for point in evaluation.abstention if point.coverage >= coverage), key=attrgetter("coverage"))
+        for coverage in COVERAGES
+    ]
     rows = tuple(
         (
             format_percent(point.coverage),
@@ -280,8 +257,3 @@ def _build_abstention_table(evaluation: DetectorEvaluation) -> ReportTable:
     note = "Responses with the lowest ranks are left out first, after those without a score; equal ranks go together."
     heads = ("coverage, %", "answered", "reliable, %", "correct, %", "lowest rank")
     return ReportTable.of("abstention", "Abstention", heads, rows, note)
-
-
-def _find_coverage(points: Sequence[AbstentionPoint], coverage: float) -> AbstentionPoint:
-    """Return the point of the smallest coverage that is at least as large; the first point answers everything."""
-    return min((point for point in points if point.coverage >= coverage), key=lambda point: point.coverage)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from eclose.diagnosis.diagnose import Diagnosis, JudgedCase
     from eclose.report.scores import ScoreColumn
-    from eclose.values.instance import Instance, Passage
+    from eclose.values.instance import Instance
     from eclose.values.judgment import StepJudgment
     from eclose.values.three_valued import Label
 
@@ -85,18 +85,15 @@ def make_explorer_payload(
         scores: Scores of detectors.
         worst: Position of the response that the list begins with; None for the first failure.
     """
-    shared = _Shared()
-    question_numbers = [shared.question(case.instance) for case in cases]
     facts = [explorer.derive_response_facts(case, (before or {}).get(case.response.id, "")) for case in cases]
     return ExplorerPayload(
-        compress_json({**_index(facts, question_numbers, shared, scores), "worst": worst}),
+        compress_json({**_index(facts, scores), "worst": worst}),
         tuple(
-            compress_json([build_response_detail(case) for case in chunk])
-            for chunk in _chunks(cases, RESPONSES_PER_CHUNK)
+            compress_json([_describe_response(case) for case in chunk]) for chunk in _chunks(cases, RESPONSES_PER_CHUNK)
         ),
         tuple(
-            compress_json([list_passage_texts(evidence) for evidence in chunk])
-            for chunk in _chunks(list(shared.evidences), EVIDENCE_PER_CHUNK)
+            compress_json([[[passage.title, passage.text] for passage in evidence] for evidence in chunk])
+            for chunk in _chunks(list(dict.fromkeys(case.instance.evidence for case in cases)), EVIDENCE_PER_CHUNK)
         ),
     )
 
@@ -109,32 +106,28 @@ def compress_json(value: object) -> str:
     return base64.b64encode(zlib.compress(text, level=9)).decode("ascii")
 
 
-class _Shared:
-    """Questions and sets of passages, each once, numbered in order of appearance."""
-
-    def __init__(self) -> None:
-        self.evidences: dict[tuple[Passage, ...], int] = {}
-        self.questions: dict[Instance, int] = {}
-
-    def question(self, instance: Instance) -> int:
-        """Return the number of a question, adding it if new."""
-        # Questions of several responses share one set of passages.
-        self.evidences.setdefault(instance.evidence, len(self.evidences))
-        return self.questions.setdefault(instance, len(self.questions))
+def _number_distinct(values: Iterable[Any]) -> dict[Any, int]:
+    """Return the distinct values, numbered in order of appearance."""
+    return {value: number for number, value in enumerate(dict.fromkeys(values))}
 
 
-def _index(
-    responses: Sequence[explorer.ResponseFacts],
-    question_numbers: Sequence[int],
-    shared: _Shared,
-    scores: Sequence[ScoreColumn],
-) -> dict[str, Any]:
+def _number_names(values: Iterable[str]) -> tuple[list[str], list[int]]:
+    """Return the sorted names, and a column of numbers into them."""
+    listed = list(values)
+    numbers = _number_distinct(sorted(listed))
+    return list(numbers), [numbers[name] for name in listed]
+
+
+def _index(responses: Sequence[explorer.ResponseFacts], scores: Sequence[ScoreColumn]) -> dict[str, Any]:
     """Return the index: one column per property of the responses."""
     cases = [facts.case for facts in responses]
-    benchmarks, models = (
-        _Names(explorer.get_response_group(case, by) for case in cases) for by in ("benchmark", "model")
+    # Questions of several responses share one set of passages.
+    questions = _number_distinct(case.instance for case in cases)
+    evidences = _number_distinct(case.instance.evidence for case in cases)
+    (benchmarks, benchmark), (models, model) = (
+        _number_names(explorer.get_response_group(case, by) for case in cases) for by in ("benchmark", "model")
     )
-    judges = _Names(case.judgment.judge for case in cases)
+    judges, judge = _number_names(case.judgment.judge for case in cases)
     # Columns hold numbers, the names are stored once.
     outcomes = list(explorer.OUTCOME_WORDS)
     entries = build_score_entries(scores, [case.response.id for case in cases])
@@ -145,16 +138,14 @@ def _index(
         "answers": [case.response.answer for case in cases],
         "steps": [len(case.response.trace) for case in cases],
         "outcome": [outcomes.index(facts.outcome) for facts in responses],
-        "question": list(question_numbers),
-        "questions": [
-            build_question_entry(instance, shared.evidences[instance.evidence]) for instance in shared.questions
-        ],
-        "benchmark": benchmarks.column,
-        "benchmarks": benchmarks.names,
-        "model": models.column,
-        "models": models.names,
-        "judge": judges.column,
-        "judges": judges.names,
+        "question": [questions[case.instance] for case in cases],
+        "questions": [_list_question(instance, evidences[instance.evidence]) for instance in questions],
+        "benchmark": benchmark,
+        "benchmarks": benchmarks,
+        "model": model,
+        "models": models,
+        "judge": judge,
+        "judges": judges,
         "facets": [*explorer.build_facet_columns(responses), *([unscored] if unscored else [])],
         "scores": entries,
         # From here on what does not depend on the responses.
@@ -165,24 +156,10 @@ def _index(
     }
 
 
-class _Names:
-    """A column of names as numbers into a sorted list."""
-
-    def __init__(self, values: Iterable[str]) -> None:
-        listed = list(values)
-        self.names = sorted(set(listed))
-        numbers = {name: number for number, name in enumerate(self.names)}
-        self.column = [numbers[name] for name in listed]
-
-
-def build_question_entry(instance: Instance, evidence_number: int) -> list[Any]:
+def _list_question(instance: Instance, evidence_number: int) -> list[Any]:
     """Return a question as the page shows it, with the number of its set of passages."""
-    supporting = instance.support_ids
-    marked = (
-        None
-        if supporting is None
-        else [index for index, passage in enumerate(instance.evidence) if passage.id in supporting]
-    )
+    supporting, passages = instance.support_ids, enumerate(instance.evidence)
+    marked = None if supporting is None else [number for number, passage in passages if passage.id in supporting]
     return [instance.question, instance.reference_answer, list(instance.aliases), instance.id, evidence_number, marked]
 
 
@@ -197,12 +174,7 @@ def _criteria() -> list[list[Any]]:
     return rows
 
 
-def list_passage_texts(evidence: tuple[Passage, ...]) -> list[list[str]]:
-    """Return title and text of each passage."""
-    return [[passage.title, passage.text] for passage in evidence]
-
-
-def build_response_detail(case: JudgedCase) -> dict[str, Any]:
+def _describe_response(case: JudgedCase) -> dict[str, Any]:
     """Return one response as the page shows it; empty values are left out."""
     judgment, response = case.judgment, case.response
     steps = judgment.steps if judgment.stepwise else ()
@@ -286,13 +258,11 @@ def _tabulate_left_out(context: ReportContext) -> tuple[ReportTable, ...]:
 
 
 def _make_payload(cases: Sequence[JudgedCase], worst: WorstExample | None, context: ReportContext) -> ExplorerPayload:
-    """Return the data of the explorer, which opens at the worst example."""
     before = context.base.before(cases) if context.base else None
     return make_explorer_payload(cases, before, context.scores, None if worst is None else worst.position)
 
 
 def _format_security_policy(script: str, style: str) -> str:
-    """Return the content security policy that allows the page's own script and style alone."""
     return CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
 
 

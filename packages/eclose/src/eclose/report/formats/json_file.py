@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import EvidenceSufficiency
@@ -12,45 +13,55 @@ from eclose.metrics.summary import INTERVAL_METHOD
 from eclose.report.context import ReportContext
 from eclose.report.explorer import name_response_class
 from eclose.report.headline import build_report_headline
-from eclose.stats.intervals import Estimate
+from eclose.stats.intervals import Estimate, Interval
+from eclose.stats.rates import Rate
 
 if TYPE_CHECKING:
-    from eclose.diagnosis.compare import GroupRateComparison, RateDifference, ResponsePair, UnsharedResponseCounts
+    from eclose.diagnosis.compare import RateDifference, UnsharedResponseCounts
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.metrics.judge_against_people import LabelAgreementRow
     from eclose.metrics.rates import Metric
     from eclose.metrics.repeats import LabelFlipCounts
     from eclose.metrics.summary import GroupRates
     from eclose.report.context import BaseComparison
-    from eclose.report.headline import HeadlineStatement
-    from eclose.stats.intervals import Interval
-    from eclose.stats.rates import Rate
-
-DIAGNOSIS_FORMAT = "eclose-diagnosis-1"
+    from eclose.report.document import ReportTable
 
 
 def render_diagnosis_json(diagnosis: Diagnosis, context: ReportContext | None = None) -> str:
     """Return one JSON object in ASCII, with a final line break."""
-    return json.dumps(_diagnosis_to_dict(diagnosis, context or ReportContext()), indent=1) + "\n"
+    return dump_json(_diagnosis_to_dict(diagnosis, context or ReportContext()))
+
+
+def dump_json(data: Mapping[str, Any]) -> str:
+    """Return a report as JSON in ASCII, with a final line break; NaN and infinity are refused, as they are no JSON."""
+    return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
 
 def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str, Any]:
     return {
         # The keys are a public format: add keys, never rename them.
-        "format": DIAGNOSIS_FORMAT,
+        "format": "eclose-diagnosis-1",
         "title": context.title,
         "about": dict(context.about),
         "stale": list(context.stale),
         "selected": list(context.selected),
         "provenance": None if context.checked is None else "checked" if context.checked else "unchecked",
         "judges": list(diagnosis.judges),
-        "headline": [_headline(statement) for statement in build_report_headline(diagnosis, context)],
+        "headline": [
+            {
+                "kind": statement.kind,
+                "figure": str(statement.figure),
+                "lead": statement.lead,
+                "whose": statement.whose,
+                "responses": statement.count,
+                "detail": statement.detail,
+            }
+            for statement in build_report_headline(diagnosis, context)
+        ],
         "validation": context.validation,
         "validated": context.validated,
         "settled_by_people": context.settled_by_people,
-        "corrected": None
-        if context.corrected is None
-        else {metric.value: estimate_to_dict(estimate) for metric, estimate in context.corrected.items()},
+        "corrected": to_plain(context.corrected),
         "agreement": [_agreement(row, stratified=context.stratified) for row in context.agreement],
         "responses": diagnosis.overall.responses,
         "questions": diagnosis.overall.questions,
@@ -71,29 +82,18 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
             for labels, count in sorted(diagnosis.joint.items(), key=str)
         ],
         "violations": asdict(diagnosis.violations),
-        "local_failures": {code.value: count for code, count in diagnosis.local_failures.items()},
+        "local_failures": to_plain(diagnosis.local_failures),
         "matching": asdict(diagnosis.matching),
         "alias_matching": asdict(diagnosis.alias_matching),
         "correct_but_insufficient": diagnosis.correct_but_insufficient,
         "incorrect_but_sufficient": diagnosis.incorrect_but_sufficient,
         "inconsistent": diagnosis.inconsistent,
-        "unjudged": {criterion.value: dict(reasons) for criterion, reasons in diagnosis.unjudged.items()},
+        "unjudged": to_plain(diagnosis.unjudged),
         "flips": {name: _flips(counts) for name, counts in diagnosis.flips.items()},
         "same_family": [{"judge": judge, "model": model} for judge, model in diagnosis.same_family_pairs],
         "left_out": [{"response": response, "reason": reason} for response, reason in context.left_out],
-        "rejected": {name: dict(reasons) for name, reasons in context.rejected.items()},
+        "rejected": to_plain(context.rejected),
         "comparison": None if context.base is None else _comparison(context.base),
-    }
-
-
-def _headline(statement: HeadlineStatement) -> dict[str, Any]:
-    return {
-        "kind": statement.kind,
-        "figure": str(statement.figure),
-        "lead": statement.lead,
-        "whose": statement.whose,
-        "responses": statement.count,
-        "detail": statement.detail,
     }
 
 
@@ -132,8 +132,8 @@ def _group(summary: GroupRates, benchmark: str | None = None, model: str | None 
         "questions": summary.questions,
         "rates": {metric.value: _rate(summary, metric) for metric in summary.rates},
         "trace_groups": {str(group or "undecided"): count for group, count in parts.groups.items()},
-        "failures": {str(failure): count for failure, count in parts.failures.items()},
-        "gap_failures": {str(failure): count for failure, count in parts.gap_failures.items()},
+        "failures": to_plain(parts.failures),
+        "gap_failures": to_plain(parts.gap_failures),
     }
 
 
@@ -162,58 +162,77 @@ def _comparison(base: BaseComparison) -> dict[str, Any]:
         "cautions": list(base.cautions),
         "only_here": _unshared(comparison.run_alone),
         "only_there": _unshared(comparison.base_alone),
-        "groups": [_compared(group) for group in comparison.groups],
+        "groups": [
+            {
+                "benchmark": group.group[0] if group.group else None,
+                "questions": group.questions,
+                "responses": group.run_responses,
+                "responses_there": group.base_responses,
+                "differences": {metric.value: _difference(rate) for metric, rate in group.differences.items()},
+            }
+            for group in comparison.groups
+        ],
         "pairs": comparison.paired,
         "transitions": [
             {"before": name_response_class(old), "after": name_response_class(new), "responses": count}
             for (old, new), count in comparison.transitions.items()
         ],
-        "changed": [_changed(pair) for pair in comparison.changed],
+        "changed": [
+            {
+                "benchmark": pair.run.benchmark,
+                "question": pair.run.instance_id,
+                "response": pair.run.response_id,
+                "response_there": pair.base.response_id,
+                "before": name_response_class(pair.classes[0]),
+                "after": name_response_class(pair.classes[1]),
+            }
+            for pair in comparison.changed
+        ],
     }
 
 
 def _unshared(counts: UnsharedResponseCounts) -> dict[str, int]:
-    return {
-        "questions": counts.questions,
-        "responses": counts.responses,
-        "without_partner": counts.unpaired,
-    }
-
-
-def _compared(group: GroupRateComparison) -> dict[str, Any]:
-    return {
-        "benchmark": group.group[0] if group.group else None,
-        "questions": group.questions,
-        "responses": group.run_responses,
-        "responses_there": group.base_responses,
-        "differences": {metric.value: _difference(rate) for metric, rate in group.differences.items()},
-    }
+    return {"questions": counts.questions, "responses": counts.responses, "without_partner": counts.unpaired}
 
 
 def _difference(difference: RateDifference) -> dict[str, Any]:
     return {
-        "here": _counts(difference.run),
-        "there": _counts(difference.base),
+        "here": rate_to_dict(difference.run),
+        "there": rate_to_dict(difference.base),
         **estimate_to_dict(difference.estimate),
         "constant": difference.constant,
         "bounds": _ends(difference.bounds),
     }
 
 
-def _counts(rate: Rate) -> dict[str, Any]:
+def to_plain(value: Any) -> Any:
+    """Return a value of a report as JSON holds it: records as objects by field, rates and estimates by their keys."""
+    if isinstance(value, Estimate):
+        return estimate_to_dict(value)
+    if isinstance(value, Rate):
+        return rate_to_dict(value)
+    if isinstance(value, Interval):
+        return _ends(value)
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(entry) for key, entry in value.items()}
+    if hasattr(value, "_asdict"):
+        return to_plain(value._asdict())
+    if isinstance(value, tuple):
+        return [to_plain(entry) for entry in value]
+    if is_dataclass(value):
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def table_to_dict(table: ReportTable) -> dict[str, Any]:
+    """Return a table as it is printed: a text for each cell, with its details behind it."""
+    rows = [[" ".join((cell.text, *cell.details)).strip() for cell in row] for row in table.rows]
+    return {"key": table.key, "title": table.title, "heads": list(table.heads), "rows": rows, "note": table.note}
+
+
+def rate_to_dict(rate: Rate) -> dict[str, Any]:
+    """Return a rate as plain values for JSON."""
     return {"hits": rate.hits, "n": rate.n, "unjudged": rate.unjudged, "value": rate.value}
-
-
-def _changed(pair: ResponsePair) -> dict[str, Any]:
-    before, after = pair.classes
-    return {
-        "benchmark": pair.run.benchmark,
-        "question": pair.run.instance_id,
-        "response": pair.run.response_id,
-        "response_there": pair.base.response_id,
-        "before": name_response_class(before),
-        "after": name_response_class(after),
-    }
 
 
 def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:

@@ -30,9 +30,8 @@ def render_responses_junit(cases: Sequence[JudgedCase], context: ReportContext |
     # One suite per dataset and model, as the tables group responses.
     suites: dict[tuple[str, str], list[ResponseFacts]] = defaultdict(list)
     for case in cases:
-        suites[get_response_group(case, "benchmark"), get_response_group(case, "model")].append(
-            derive_response_facts(case)
-        )
+        group = get_response_group(case, "benchmark"), get_response_group(case, "model")
+        suites[group].append(derive_response_facts(case))
     # Servers expect the totals on the root element as well.
     tests, failures, skipped = _counts([facts for suite in suites.values() for facts in suite])
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
@@ -43,7 +42,8 @@ def render_responses_junit(cases: Sequence[JudgedCase], context: ReportContext |
     lines.append(f"<testsuites name={_attribute(name)} {totals}>")
     for (benchmark, model), suite in sorted(suites.items()):
         lines += _suite(benchmark, model, suite, context)
-    lines += _left_out_suite(context.left_out)
+    if context.left_out:
+        lines += _left_out_suite(context.left_out)
     return "\n".join([*lines, "</testsuites>", ""])
 
 
@@ -59,14 +59,13 @@ def _suite(benchmark: str, model: str, suite: Sequence[ResponseFacts], context: 
     yield (f'<testsuite name={_attribute(name)} tests="{tests}" failures="{failures}" errors="0" skipped="{skipped}">')
     yield f"<properties>{''.join(_properties(suite, context))}</properties>"
     for facts in suite:
-        yield from _test(f"{_part(benchmark)}.{_part(model)}", facts)
+        # Servers make folders of the dots in a name.
+        yield from _test(f"{benchmark.replace('.', '_')}.{model.replace('.', '_')}", facts)
     yield "</testsuite>"
 
 
 def _left_out_suite(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield the lines of the suite of responses without a judgment, which neither pass nor fail; none without them."""
-    if not left_out:
-        return
+    """Yield the lines of the suite of responses without a judgment, which neither pass nor fail."""
     count = len(left_out)
     yield f'<testsuite name="without a judgment" tests="{count}" failures="0" errors="0" skipped="{count}">'
     for response_id, reason in left_out:
@@ -98,7 +97,7 @@ def _test(classname: str, facts: ResponseFacts) -> Iterator[str]:
         yield f"<skipped message={_attribute(_why_open(facts.case))}/>"
     else:
         kind, message = OUTCOME_WORDS[facts.outcome], describe_response_failure(facts.case)
-        text = _text(_response_text(facts.case))
+        text = escape(_xml(_response_text(facts.case)))
         yield f"<failure type={_attribute(kind)} message={_attribute(message)}>{text}</failure>"
     yield "</testcase>"
 
@@ -114,17 +113,8 @@ def _why_open(case: JudgedCase) -> str:
     return f"not judged ({'; '.join(reasons)})" if reasons else "not judged"
 
 
-def _part(name: str) -> str:
-    """Return a name without dots, of which servers make folders."""
-    return name.replace(".", "_")
-
-
 def _attribute(text: str) -> str:
     return quoteattr(_xml(text))
-
-
-def _text(text: str) -> str:
-    return escape(_xml(text))
 
 
 def _xml(text: str) -> str:

@@ -10,13 +10,14 @@ import re
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from eclose.diagnosis.compare import name_outcome
 from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.number_format import add_no_break_spaces, format_count, to_one_line
 from eclose.report import sections
 from eclose.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.report.context import ReportContext
 from eclose.report.document import ReportTable, ReportTableCell, build_report_tables, list_metric_glossary
-from eclose.report.explorer import OUTCOME_WORDS, derive_response_facts
+from eclose.report.explorer import OUTCOME_WORDS
 from eclose.report.headline import PEOPLE_FIGURE, build_report_headline
 from eclose.report.marks import build_response_flow
 
@@ -162,7 +163,7 @@ def _examples(cases: Sequence[JudgedCase]) -> Iterator[str]:
         return
     yield f"\n## Responses that fail: {min(MAX_EXAMPLES, len(failing))} of {len(failing):,}\n"
     for case in failing[:MAX_EXAMPLES]:
-        outcome = OUTCOME_WORDS[derive_response_facts(case).outcome]
+        outcome = OUTCOME_WORDS[name_outcome(case.verdict)]
         response_id, failure = case.response.id, describe_response_failure(case)
         yield f"- {escape_markdown(_short(response_id))} ({outcome}): {escape_markdown(_short(failure))}"
 

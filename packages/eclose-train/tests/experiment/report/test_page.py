@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import pytest
 
 from eclose_train.experiment.report.build import build_experiment_report
-from eclose_train.experiment.report.files.write import render_experiment_page
 from eclose_train.experiment.report.study_tables import build_experiment_tables
+from eclose_train.experiment.report.write import render_experiment_page
 from tests.experiment.report.test_small_grid import FEW, make_results, make_rows
 
 HOSTILE = "<script>alert(1)</script>"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,45 +10,45 @@ from typing import TYPE_CHECKING
 from eclose.diagnosis.number_format import format_count, format_percent, format_percent_interval
 from eclose.files.atomic import write_files
 from eclose.metrics.rates import Metric
-from eclose.report.figures import explain_missing_figures
-from eclose.report.formats.html_template import csp_source_hash, load_page_template, read_page_text
-from eclose.report.style import (
-    FIGURE_WIDTH,
+from eclose.report.figures import (
     INK,
     SOFT_INK,
     TRACK_GREY,
-    make_figure_columns,
+    explain_missing_figures,
+    make_figure,
     remove_frame,
-    render_figure_files,
+    render_figures,
 )
+from eclose.report.formats.html_template import csp_source_hash, load_page_template, read_page_text
+from eclose.report.marks import RateDot
 from eclose.report.write import FIGURES_FOLDER
 from eclose_train.construction.view import POLICY
-from eclose_train.experiment.report.files.documents import (
+from eclose_train.experiment.report.documents import (
     list_left_out,
     list_report_statements,
     render_ablation_csv,
+    render_audit_json,
     render_audit_latex,
     render_audit_markdown,
+    render_experiment_json,
     render_experiment_latex,
     render_experiment_markdown,
     render_seed_csv,
     render_switch_csv,
 )
-from eclose_train.experiment.report.files.to_json import render_audit_json, render_experiment_json
 from eclose_train.experiment.report.outcomes import ALL_METRICS
-from eclose_train.experiment.report.people_tables import build_audit_tables
-from eclose_train.experiment.report.study_tables import build_experiment_tables
+from eclose_train.experiment.report.study_tables import build_audit_tables, build_experiment_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from matplotlib.figure import Figure
 
     from eclose_train.experiment.plan import BootstrapDraws
-    from eclose_train.experiment.report.audit import AuditResults
     from eclose_train.experiment.report.build import ExperimentReport
     from eclose_train.experiment.report.main_results import AblationResults
     from eclose_train.experiment.report.outcomes import MeanRate
+    from eclose_train.experiment.report.people import AuditResults
 
 _COLOURS = ("#4a4f5c", "#8db8d9", "#1f6fb2", "#c98a00", "#d55e00", "#3d8b37", "#a3478f", "#8a6d1f")
 
@@ -62,16 +61,12 @@ def draw_experiment_figures(report: ExperimentReport) -> dict[str, bytes]:
         if ablation.gains:
             suffix = f"-{number + 1}" if number else ""
             drawn[f"ablation-gains{suffix}"] = lambda ablation=ablation: draw_ablation_gains(ablation)  # type: ignore[misc]
-    return {
-        f"{name}.{kind}": data
-        for name, draw in drawn.items()
-        for kind, data in render_figure_files(draw, warnings).items()
-    }
+    return render_figures(drawn, warnings)
 
 
 def draw_overall_bars(report: ExperimentReport) -> Figure:
     """Draw a group of bars per metric, one bar per method, with the interval as an error bar."""
-    figure, (axes,) = make_figure_columns(2.6)
+    figure, (axes,) = make_figure(2.6)
     methods = list(report.main.overall)
     # The bars of one metric take 84 % of its slot.
     width = 0.84 / len(methods)
@@ -101,8 +96,7 @@ def draw_overall_bars(report: ExperimentReport) -> Figure:
 
 def draw_ablation_gains(ablation: AblationResults) -> Figure:
     """Draw the TRR gain and the LGG reduction over every variant, with intervals around zero."""
-    figure, columns = make_figure_columns(0.9 + 0.24 * len(ablation.gains), 2, sharey=True)
-    figure.set_size_inches(FIGURE_WIDTH, 0.9 + 0.24 * len(ablation.gains))
+    figure, columns = make_figure(0.9 + 0.24 * len(ablation.gains), columns=2, sharey=True)
     parts = {
         "TRR gain": [gain.reliability_gain for gain in ablation.gains],
         "LGG reduction": [gain.gap_reduction for gain in ablation.gains],
@@ -138,35 +132,6 @@ _HEADLINE = {
 """Rates of the headline, with their names."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeadlineAxis:
-    """A column of the headline."""
-
-    letter: str
-    name: str
-    end: int
-    """Right end of the scale in percent."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeadlineDot:
-    """A rate on its scale."""
-
-    value: float | None
-    """Position in percent of the width; None where the rate is undefined."""
-    whisker: tuple[float, float] | None
-    label: str
-    interval: str
-
-
-@dataclass(frozen=True, slots=True)
-class HeadlineRow:
-    """The rates of a method."""
-
-    method: str
-    dots: tuple[HeadlineDot, ...]
-
-
 def render_experiment_page(report: ExperimentReport, figures: Mapping[str, bytes]) -> str:
     """Return the page.
 
@@ -177,7 +142,7 @@ def render_experiment_page(report: ExperimentReport, figures: Mapping[str, bytes
     from markupsafe import Markup  # noqa: PLC0415 - belongs to jinja2, which only pages need
 
     style = read_page_text("page.css") + read_page_text("experiment.css")
-    axes = [_make_axis(report, metric) for metric in _HEADLINE]
+    ends = {metric: _find_scale_end(report, metric) for metric in _HEADLINE}
     grid = report.main.outcomes.grid
     html: str = load_page_template("experiment.html").render(
         lede=(
@@ -189,15 +154,23 @@ def render_experiment_page(report: ExperimentReport, figures: Mapping[str, bytes
         left_out=list(list_left_out(report)),
         labels=report.labels,
         validated=report.validation is not None,
-        axes=axes,
-        rows=list(_list_rows(report, axes)),
+        axes=[(str(metric), _HEADLINE[metric], end) for metric, end in ends.items()],
+        rows=[
+            (method, [_make_dot(rates[metric], end) for metric, end in ends.items()])
+            for method, rates in report.main.overall.items()
+        ],
         rows_note=(
             f"Percent, means over {format_count(len(grid.settings), 'setting')} of equal weight. "
             + ("Lines: 95 % intervals." if report.main.outcomes.complete else "No intervals: the grid is incomplete.")
-            + "".join(f" The scale of {axis.letter} ends at {axis.end} %." for axis in axes if axis.end < 100)
+            + "".join(f" The scale of {metric} ends at {end} %." for metric, end in ends.items() if end < 100)
         ),
         statements=list(list_report_statements(report)),
-        figures=[(name, _encode_figure(data)) for name, data in figures.items() if name.endswith(".svg")],
+        figures=[
+            # As an image: a drawing of matplotlib sets styles within its elements, which the page's policy forbids.
+            (name, "data:image/svg+xml;base64," + base64.b64encode(data).decode("ascii"))
+            for name, data in figures.items()
+            if name.endswith(".svg")
+        ],
         no_figures=explain_missing_figures() or "",
         tables=build_experiment_tables(report),
         policy=POLICY.format(style=csp_source_hash(style)),
@@ -206,38 +179,25 @@ def render_experiment_page(report: ExperimentReport, figures: Mapping[str, bytes
     return html
 
 
-def _encode_figure(data: bytes) -> str:
-    # As an image: a drawing of matplotlib sets styles within its elements, which the page's policy forbids.
-    return "data:image/svg+xml;base64," + base64.b64encode(data).decode("ascii")
+def _find_scale_end(report: ExperimentReport, metric: Metric) -> int:
+    """Return 100 percent, or the next ten above the largest gap rate, which is small."""
+    if metric is not Metric.GAP_RATE:
+        return 100
+    rates = [rates[metric] for rates in report.main.overall.values()]
+    ends = [rate.interval.high if rate.interval else rate.shown or 0 for rate in rates]
+    return min(100, max(10, 10 * ceil(10 * max(ends))))
 
 
-def _make_axis(report: ExperimentReport, metric: Metric) -> HeadlineAxis:
-    """Return a scale to 100 percent, or to the next ten above the largest gap rate, which is small."""
-    end = 100
-    if metric is Metric.GAP_RATE:
-        rates = [rates[metric] for rates in report.main.overall.values()]
-        ends = [rate.interval.high if rate.interval else rate.shown or 0 for rate in rates]
-        end = min(100, max(10, 10 * ceil(10 * max(ends))))
-    return HeadlineAxis(str(metric), _HEADLINE[metric], end)
-
-
-def _list_rows(report: ExperimentReport, axes: list[HeadlineAxis]) -> Iterator[HeadlineRow]:
-    for method, rates in report.main.overall.items():
-        dots = tuple(_make_dot(rates[metric], axis.end) for metric, axis in zip(_HEADLINE, axes, strict=True))
-        yield HeadlineRow(method, dots)
-
-
-def _make_dot(rate: MeanRate, end: int) -> HeadlineDot:
+def _make_dot(rate: MeanRate, end: int) -> RateDot:
     def locate(value: float) -> float:
         return round(min(100.0, 100 * value * 100 / end), 2)
 
-    shown = rate.shown
-    interval = rate.shown_interval
-    return HeadlineDot(
-        None if shown is None else locate(shown),
-        None if interval is None else (locate(interval.low), locate(interval.high)),
-        format_percent(shown),
-        format_percent_interval(interval),
+    shown, interval = rate.shown, rate.shown_interval
+    return RateDot(
+        label=format_percent(shown),
+        interval=format_percent_interval(interval),
+        value=None if shown is None else locate(shown),
+        whisker=None if interval is None else (locate(interval.low), locate(interval.high)),
     )
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from eclose.values.response import ResponseSource
 from eclose_train.experiment.plan import BootstrapDraws, BootstrapPlan
-from eclose_train.experiment.report.audit import AuditLabels
 from eclose_train.experiment.report.build import build_experiment_report
-from eclose_train.experiment.report.files.documents import render_experiment_latex
+from eclose_train.experiment.report.documents import render_experiment_latex
 from eclose_train.experiment.report.inputs import TrainingTime
+from eclose_train.experiment.report.people import AuditLabels
 from eclose_train.experiment.report.study_tables import build_experiment_tables
 from eclose_train.families.comparisons import Direction, Edge
 from eclose_train.training.switch_test import FamilySwitchScores, margin_name

@@ -1,1 +1,0 @@
-"""The files in which the report of a study is written."""
