@@ -47,11 +47,11 @@ COMMANDS = {
     ),
     "label": _of_extra("annotate"),
     "metrics": CommandEntry(
-        "eclose.cli.metrics:metrics",
+        "eclose.cli.diagnose:metrics",
         "Compute accuracy, soundness, sufficiency, reliability and the gap, with 95 % intervals over questions.",
     ),
     "report": CommandEntry(
-        "eclose.cli.report:report",
+        "eclose.cli.diagnose:report",
         "Write the report of judged runs: the same files as diagnose, or some of them, without its tables.",
     ),
     "screen": CommandEntry(

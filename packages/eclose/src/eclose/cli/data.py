@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eclose.cli.shared.import_options import takes_import_options
+from eclose.cli.shared.options import takes_import_options
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     AllowStale,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Never
 import typer
 
 from eclose.cli import detect_use as use
-from eclose.cli.shared.default_command import RunByDefault
 from eclose.cli.shared.model_options import ModelOptions, describe_forecast, run_on_ray_workers, takes_model_options
+from eclose.cli.shared.options import RunByDefault
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     AllowStale,

@@ -9,8 +9,6 @@ import typer
 
 from eclose.cli import judge_show as show
 from eclose.cli import judge_validate as validate
-from eclose.cli.shared.default_command import RunByDefault
-from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.model_options import (
     JudgeName,
     ModelOptions,
@@ -18,6 +16,7 @@ from eclose.cli.shared.model_options import (
     run_on_ray_workers,
     takes_model_options,
 )
+from eclose.cli.shared.options import RunByDefault, takes_import_options
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     OtherBenchmark,

@@ -23,7 +23,7 @@ from eclose.calls.local.weights import (
     refuse_pickled_weights,
 )
 from eclose.calls.resolve import find_model_ref
-from eclose.detectors.local_detector import EncodedPair
+from eclose.detectors.entailment import EncodedPair
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eclose.calls.client import CallSettings
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, run_models_on_records
-from eclose.detectors.entailment import LocalDetector
-from eclose.detectors.local_detector import (
+from eclose.detectors.entailment import (
     BATCH_TOKENS,
     EncodedPair,
+    LocalDetector,
     PairModel,
     PairPlan,
     StepLabels,

@@ -5,7 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from eclose.cli.shared.recipe import recipe_key
+from eclose.readers.import_settings import CaseSelection, ImportSettings, TraceMode
 
 
 def add_option_group(
@@ -47,3 +53,76 @@ def add_option_group(
     # The short help of a group's default command leaves out what several commands share.
     with_options.shared_options = {*getattr(command, "shared_options", ()), *shared.parameters}  # type: ignore[attr-defined]
     return with_options
+
+
+def takes_import_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options to a command, which takes them as one parameter, ``imported``."""
+    return add_option_group(command, _read_import_options, "imported")
+
+
+def _read_import_options(
+    *,
+    field_map: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="FIELD=PATH,...",
+            help="Paths of the fields of a record, such as question=a.b,answer=c[0],documents=hits[*].text; repeatable."
+            " Fields: question, documents, reference, aliases, kind, hops, answer, trace, messages, id, model, dataset."
+            " Of a list of references, the first is the reference and the others are aliases.",
+            show_default=False,
+        ),
+    ] = None,
+    source_model: Annotated[str | None, recipe_key("--model")] = None,
+    dataset: Annotated[str | None, recipe_key()] = None,
+    trace: Annotated[
+        TraceMode,
+        typer.Option(
+            "--trace",
+            help="Steps: wherever a response has them (auto; prose is the same), or as it marks them (marked).",
+        ),
+    ] = TraceMode.AUTO,
+    answer_marker: Annotated[list[str] | None, recipe_key()] = None,
+    trace_marker: Annotated[list[str] | None, recipe_key()] = None,
+    language: Annotated[str, recipe_key()] = "auto",
+    judge_arguments: Annotated[bool, recipe_key()] = False,
+    reader: Annotated[str | None, recipe_key()] = None,
+    case: Annotated[str, recipe_key()] = "root",
+    question_at: Annotated[str | None, recipe_key()] = None,
+    documents_at: Annotated[str | None, recipe_key()] = None,
+    answer_at: Annotated[str | None, recipe_key()] = None,
+) -> ImportSettings:
+    from eclose.readers.mapping import parse_field_map
+
+    return ImportSettings(
+        columns=parse_field_map(",".join(field_map)) if field_map else {},
+        model=source_model,
+        dataset=dataset,
+        trace=trace,
+        answer_markers=tuple(answer_marker or ()),
+        trace_markers=tuple(trace_marker or ()),
+        language=language,
+        judge_arguments=judge_arguments,
+        reader=reader,
+        cases=CaseSelection(case, question_at, documents_at, answer_at),
+    )
+
+
+class RunByDefault(TyperGroup):
+    """A command group in which ``run`` may be left out. Its help shows the options that only ``run`` has."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Insert ``run`` where the first argument is no command."""
+        # Without arguments nothing is inserted, so that the help of the group is shown.
+        names = {*self.commands, *ctx.help_option_names}
+        return super().parse_args(ctx, args if not args or args[0] in names else ["run", *args])
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the own options of ``run`` and the commands; the options of calls and imports are left to ``run``."""
+        run = self.commands["run"]
+        shared: set[str] = {"recipe", *getattr(run.callback, "shared_options", ())}
+        own = [parameter for parameter in run.get_params(ctx) if parameter.name not in shared]
+        records = [record for parameter in own if (record := parameter.get_help_record(ctx)) is not None]
+        with formatter.section(f"Options of run (for those of calls: {ctx.command_path} run --help)"):
+            formatter.write_dl(records)
+        self.format_commands(ctx, formatter)
