@@ -7,7 +7,7 @@ responses whose group is undecided are left out; neither is ever given a score o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ from eclose.values.response import Response
 from eclose.values.verdict import SettledVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from eclose.values.verdict import Verdict
@@ -76,6 +76,23 @@ class DetectorCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class StudyInputs:
+    """Scores of detectors, and responses with settled verdicts, with what a reader must know about them."""
+
+    scores: Sequence[DetectorScore]
+    """Records of one or more detectors, at most one for each response and detector."""
+    responses: Sequence[Response]
+    verdicts: Sequence[SettledVerdict]
+    """Settled verdicts on the responses, of people or of a judge."""
+    label_source: str = ""
+    """Who labelled the responses, in a sentence."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Responses of the runs that cannot be studied, by reason."""
+    notices: tuple[str, ...] = ()
+    """Sentences on stale, unchecked and unused files; the report prints them first."""
+
+
+@dataclass(frozen=True, slots=True)
 class DetectorStudy:
     """Statistics of all detectors, each on the responses that it scored."""
 
@@ -101,30 +118,13 @@ class DetectorStudy:
     """The same statistics on the common responses; empty unless the detectors differ by more than is tolerated."""
     same_family_pairs: tuple[tuple[str, str], ...]
     """Pairs of a detector's model and a model of the same family whose responses it scored."""
-    label_source: str = ""
-    """Who labelled the responses, in a sentence."""
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """Responses of the runs that cannot be studied, by reason."""
-    notices: tuple[str, ...] = ()
-    """Sentences on stale, unchecked and unused files; the report prints them first."""
+    label_source: str
+    left_out: Mapping[str, int]
+    notices: tuple[str, ...]
 
 
-def study_detectors(
-    scores: Iterable[DetectorScore],
-    responses: Iterable[Response],
-    verdicts: Iterable[SettledVerdict],
-    settings: StudySettings | None = None,
-) -> DetectorStudy:
-    """Compute the statistics of the paper's detector study.
-
-    Args:
-        scores: Records of one or more detectors, at most one for each response and detector.
-        responses: Responses of the study.
-        verdicts: Settled verdicts on the responses, of people or of a judge.
-        settings: Retention, folds, resamples and seed; those of the paper by default.
-
-    Returns:
-        Statistics of each detector, and what was left out.
+def study_detectors(inputs: StudyInputs, settings: StudySettings | None = None) -> DetectorStudy:
+    """Compute the statistics of the paper's detector study, and what was left out.
 
     Raises:
         UserError: There is no score, or no decided response; an id stands for two responses; a response has two
@@ -132,16 +132,16 @@ def study_detectors(
     """
     settings = settings or StudySettings()
     # Sorted, so that folds and draws do not depend on the order of records in files.
-    answered = dict(sorted(index_responses(responses).items()))
-    labels = index_verdicts(verdicts)
-    records = index_scores(scores)
+    answered = dict(sorted(index_responses(inputs.responses).items()))
+    labels = index_verdicts(inputs.verdicts)
+    records = index_scores(inputs.scores)
     table = make_score_table(answered, labels, records)
     scored = ~np.isnan(table.scores)
     common: Flags = np.logical_and.reduce(scored)
     scored_by_some: Flags = np.logical_or.reduce(scored)
     unshared = int((scored_by_some & ~common).sum())
     differ = unshared > settings.tolerated_difference * int(scored_by_some.sum())
-    groups = {response_id: _groups_of(labels.get(response_id)) for response_id in answered}
+    groups = {id_: list_study_groups(labels[id_].verdict) if id_ in labels else () for id_ in answered}
     return DetectorStudy(
         settings=settings,
         responses=len(answered),
@@ -158,6 +158,9 @@ def study_detectors(
         common_responses=int(common.sum()),
         common=compute_detector_results(table.restrict_responses(common), settings) if differ else (),
         same_family_pairs=_same_family_pairs(records, answered),
+        label_source=inputs.label_source,
+        left_out=inputs.left_out,
+        notices=inputs.notices,
     )
 
 
@@ -174,9 +177,7 @@ def study_run(
     Raises:
         UserError: The files do not belong together, or hold no score or no decided response.
     """
-    inputs = read_study_inputs(runs, score_files, verdicts, allow_stale=allow_stale)
-    study = study_detectors(inputs.scores, inputs.responses, inputs.verdicts, settings)
-    return replace(study, label_source=inputs.label_source, left_out=inputs.left_out, notices=inputs.notices)
+    return study_detectors(read_study_inputs(runs, score_files, verdicts, allow_stale=allow_stale), settings)
 
 
 def index_responses(responses: Iterable[Response]) -> dict[str, Response]:
@@ -257,10 +258,6 @@ def _list_scores(part: Mapping[str, DetectorScore], rows: Sequence[SettledVerdic
     return np.array(values, float)
 
 
-def _groups_of(row: SettledVerdict | None) -> tuple[StudyGroup, ...]:
-    return () if row is None else list_study_groups(row.verdict)
-
-
 def _explain_undecided(row: SettledVerdict | None) -> str:
     """Return why a response has no group: the labels that are missing among L, A and C."""
     if row is None:
@@ -310,21 +307,6 @@ def _same_family_pairs(
 UNCHECKED_SCORES = "No manifest says which responses these scores were made from, so that was not checked."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyInputs:
-    """Everything that a study needs, with what a reader must know about it."""
-
-    scores: tuple[DetectorScore, ...] = ()
-    responses: tuple[Response, ...]
-    verdicts: tuple[SettledVerdict, ...]
-    label_source: str
-    """Who labelled the responses, in a sentence."""
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """Responses of the runs that cannot be studied, by reason."""
-    notices: tuple[str, ...] = ()
-    """Sentences on stale, unchecked and unused files; the report prints them first."""
-
-
 def read_study_inputs(
     runs: Sequence[Path], score_files: Sequence[Path], verdicts: Path | None = None, *, allow_stale: bool = False
 ) -> StudyInputs:
@@ -339,7 +321,12 @@ def read_study_inputs(
     Raises:
         UserError: A result was made from other files, a file holds no score, or one id stands for two questions.
     """
-    scores = tuple(chain.from_iterable(_read_scores(path) for path in score_files))
+    scores: list[DetectorScore] = []
+    for path in score_files:
+        require_regular_file(path)
+        scores += (records := list(read_records(path, DetectorScore)))
+        if not records:
+            raise UserError(f"{path}: there is no score in this file. Check that this is the file you meant.")
     provenance = [_check_scores(path, runs, allow_stale=allow_stale) for path in score_files]
     notices = [f"STALE: {sentence}" for check in provenance for sentence in check.stale]
     notices += [UNCHECKED_SCORES] if not all(check.checked for check in provenance) else []
@@ -354,15 +341,6 @@ def read_study_inputs(
 def list_label_files(runs: Sequence[Path], verdicts: Path | None) -> list[Path]:
     """Return the files that ``read_study_inputs`` takes labels from."""
     return [run / JUDGMENTS_FILE for run in runs] if verdicts is None else [verdicts]
-
-
-def _read_scores(path: Path) -> list[DetectorScore]:
-    """Return the records of a file; raise where it holds none."""
-    require_regular_file(path)
-    records = list(read_records(path, DetectorScore))
-    if not records:
-        raise UserError(f"{path}: there is no score in this file. Check that this is the file you meant.")
-    return records
 
 
 def _check_scores(path: Path, runs: Sequence[Path], *, allow_stale: bool) -> ProvenanceCheck:
@@ -384,6 +362,7 @@ def _read_judged(runs: Sequence[Path], *, allow_stale: bool) -> StudyInputs:
     stale = [f"STALE: {sentence}" for part in parts for sentence in part.stale]
     others = [sentence for part in parts for sentence in part.notices[len(part.stale) :]]
     return StudyInputs(
+        scores=(),
         responses=tuple(case.response for case in cases),
         verdicts=tuple(case.row for case in cases),
         label_source=f"The groups rest on the labels of {judges}, as settled in the judgments.",
@@ -399,6 +378,7 @@ def _read_with_verdicts(runs: Sequence[Path], verdicts: Path, *, allow_stale: bo
     parts = [read_run_records(run) for run in runs]
     rejects = chain.from_iterable(describe_rejects(part.rejected) for part in parts)
     return StudyInputs(
+        scores=(),
         responses=tuple(response for part in parts for response in part.responses),
         verdicts=tuple(read_records(verdicts, SettledVerdict)),
         label_source=f"The groups rest on the settled verdicts in {verdicts.name}.",
