@@ -87,6 +87,5 @@ def _read_texts(documents: Any) -> list[str]:
 
 
 def _find_passages(trace: Trace | None) -> list[str]:
-    """Return the documents of all retriever spans, in order, each once."""
     spans = [] if trace is None else trace.search_spans(span_type=SpanType.RETRIEVER)
     return list(dict.fromkeys(text for span in spans for text in _read_texts(span.outputs)))

@@ -317,7 +317,6 @@ def _check_assessment(reply: Mapping[str, Any], _score: VerdictScore) -> None:
 
 
 def _read_score_ids(reply: Mapping[str, Any]) -> set[str]:
-    """Return the ids of our scores among the assessments of a trace."""
     info = _object(reply.get("trace")).get("trace_info")
     if not isinstance(info, dict):
         raise StoreRefusal("the reply holds no trace, so its scores are unknown")

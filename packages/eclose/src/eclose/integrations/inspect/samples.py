@@ -157,7 +157,6 @@ def build_empty_score(reason: str) -> Score:
 
 
 def _explain(case: JudgedCase) -> str:
-    """Return the broken link of a response, and the missing labels with their reasons."""
     unjudged = ", ".join(f"{label} ({reason})" for label, reason in case.judgment.missing_reasons.items())
     return describe_response_failure(case) + (f" Not judged: {unjudged}." if unjudged else "")
 
