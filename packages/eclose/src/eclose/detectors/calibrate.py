@@ -27,7 +27,6 @@ from eclose.detectors.joined import (
     index_responses,
     index_scores,
     index_verdicts,
-    list_label_files,
     read_study_inputs,
 )
 from eclose.detectors.scores import DetectorBand, DetectorKind, DetectorScore, Unscored, require_score_files
@@ -36,7 +35,7 @@ from eclose.errors import SettingError, UserError
 from eclose.files.atomic import AtomicFile
 from eclose.files.json_reader import require_regular_file
 from eclose.files.manifest import hash_files
-from eclose.files.run_folder import RESPONSES_FILE
+from eclose.files.run_folder import JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.stats.ranking import ScoredResponses, threshold_at_retention
 from eclose.values.identity import content_hash
 
@@ -349,7 +348,8 @@ def calibrate_run(
     """
     scores = scores or require_score_files(runs)
     data = read_study_inputs(runs, scores, verdicts, allow_stale=allow_stale)
-    files = [*scores, *(run / RESPONSES_FILE for run in runs), *list_label_files(runs, verdicts)]
+    labels = [run / JUDGMENTS_FILE for run in runs] if verdicts is None else [verdicts]
+    files = [*scores, *(run / RESPONSES_FILE for run in runs), *labels]
     calibrations = calibrate_detectors(data, settings, files=hash_files(files))
     kinds = [calibration.detector for calibration in calibrations]
     if len(kinds) > 1 and (out is not None or len(set(kinds)) < len(kinds)):

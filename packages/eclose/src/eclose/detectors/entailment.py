@@ -101,10 +101,7 @@ def score_pairs_by_length(
 ) -> list[float]:
     """Return the score of each pair, in order; pairs of similar length share a batch, and equal pairs are scored once.
 
-    Args:
-        model: The model.
-        pairs: The pairs, in any order.
-        batch_tokens: Largest number of tokens of a batch, padding included. A longer pair is a batch of its own.
+    A pair with more than ``batch_tokens`` is a batch of its own.
     """
     # Longest first: a batch that does not fit into memory fails at once and not after hours. Equal lengths are sorted
     # by content, so that batches do not depend on the order of the pairs.
@@ -126,14 +123,7 @@ def split_into_windows(text: str, fits: Callable[[str], bool]) -> tuple[str, ...
     """Return the windows of a text, in order; all characters except blanks between windows are in exactly one.
 
     Windows end at the end of a sentence or line; a sentence that is too long ends at a word, and a text without blanks
-    at a character.
-
-    Args:
-        text: The text to split.
-        fits: Whether the model can read a piece of the text.
-
-    Returns:
-        The whole text where it fits, else two or more pieces of it; empty where not even one character fits.
+    at a character. Where not even one character fits, there is no window.
 
     >>> split_into_windows("Ada built it. She was born in Lund.", lambda piece: len(piece) < 25)
     ('Ada built it.', 'She was born in Lund.')

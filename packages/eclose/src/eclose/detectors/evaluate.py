@@ -260,16 +260,7 @@ def evaluate_run(
     allow_other_benchmark: bool = False,
     allow_stale: bool = False,
 ) -> DetectorEvaluation:
-    """Evaluate a calibrated detector on labelled runs.
-
-    Args:
-        runs: Folders with questions and responses, and with judgments unless ``verdicts`` is given.
-        scores: Files of the detector's scores.
-        calibration: Calibration of the detector.
-        verdicts: File of settled verdicts, such as those of people; the judgments of the runs by default.
-        settings: Folds, resamples and seed; the retention follows from the calibration by default.
-        allow_other_benchmark: Use a calibration of another benchmark; the evaluation says so.
-        allow_stale: Use results that were made from other files; the evaluation says so.
+    """Evaluate a calibrated detector on labelled runs, from files as ``read_study_inputs`` takes them.
 
     Raises:
         UserError: The files do not belong together, or not to the calibration.

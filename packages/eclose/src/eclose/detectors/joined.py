@@ -28,7 +28,7 @@ from eclose.detectors.study_statistics import (
 from eclose.errors import UserError
 from eclose.files.json_reader import require_regular_file
 from eclose.files.jsonl import read_records
-from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
+from eclose.files.run_folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.files.verify import ProvenanceCheck, check_result_provenance, check_verdicts_provenance
 from eclose.readers.judged_run import describe_rejects, read_judged_cases, read_run_records, refuse_reused_question_ids
 from eclose.stats.arrays import Flags, Floats, number_distinct_labels
@@ -312,11 +312,8 @@ def read_study_inputs(
 ) -> StudyInputs:
     """Read the responses of runs, their settled verdicts and the scores of detectors.
 
-    Args:
-        runs: Folders with questions and responses, and with judgments unless ``verdicts`` is given.
-        score_files: Files of scores, of one or more detectors.
-        verdicts: File of settled verdicts, such as those of people; the judgments of the runs by default.
-        allow_stale: Use results that were made from other files than those in the folders; the report says so.
+    The verdicts are those of a file, such as those of people, or else the judgments of the runs. With ``allow_stale``,
+    a notice says which results were made from other files.
 
     Raises:
         UserError: A result was made from other files, a file holds no score, or one id stands for two questions.
@@ -338,11 +335,6 @@ def read_study_inputs(
     return replace(labelled, scores=scores, notices=(*labelled.notices, *notices))
 
 
-def list_label_files(runs: Sequence[Path], verdicts: Path | None) -> list[Path]:
-    """Return the files that ``read_study_inputs`` takes labels from."""
-    return [run / JUDGMENTS_FILE for run in runs] if verdicts is None else [verdicts]
-
-
 def _check_scores(path: Path, runs: Sequence[Path], *, allow_stale: bool) -> ProvenanceCheck:
     """Compare a file of scores, and the questions and responses of its folder, with its manifest."""
     # A file of scores belongs to the run in whose folder it lies; elsewhere, to the only run.
@@ -353,7 +345,6 @@ def _check_scores(path: Path, runs: Sequence[Path], *, allow_stale: bool) -> Pro
 
 
 def _read_judged(runs: Sequence[Path], *, allow_stale: bool) -> StudyInputs:
-    """Read the responses of judged runs, with the judge's verdicts."""
     # Read one by one: scores have the plain response ids, so ids must not get the names of runs before them.
     parts = [read_judged_cases(run, allow_stale=allow_stale) for run in runs]
     refuse_reused_question_ids(*(part.cases for part in parts))
@@ -372,7 +363,6 @@ def _read_judged(runs: Sequence[Path], *, allow_stale: bool) -> StudyInputs:
 
 
 def _read_with_verdicts(runs: Sequence[Path], verdicts: Path, *, allow_stale: bool) -> StudyInputs:
-    """Read the responses of runs, and a file of verdicts on them."""
     require_regular_file(verdicts)
     check = check_verdicts_provenance(verdicts, allow_stale=allow_stale)
     parts = [read_run_records(run) for run in runs]

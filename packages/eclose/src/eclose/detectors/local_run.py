@@ -57,21 +57,10 @@ async def score_responses_locally(
     options: RunOptions | None = None,
     allow_stale: bool = False,
 ) -> RunResult:
-    """Score every response of a run's folder, and write ``scores-<detector>.jsonl`` with its manifest.
+    """Score every response of a run's folder, and write ``scores-<detector>.jsonl``, or ``out``, with its manifest.
 
-    Args:
-        run: Folder with ``instances.jsonl`` and ``responses.jsonl``.
-        detector: The detector.
-        out: File to write; None for the run's folder. Name one where two models stand for the same detector.
-        judgments: Judgments that say which steps are substantive; None for those of the run. Not read by detectors
-            that need no such labels.
-        batch_tokens: Largest number of tokens of a batch, padding included. Scores do not depend on it, up to rounding.
-        responses: Responses in progress at a time.
-        options: Ledger, retry and force.
-        allow_stale: Whether judgments of other questions or responses are accepted.
-
-    Returns:
-        The result; its manifest counts every response.
+    ``judgments`` say which steps are substantive, for detectors that need such labels; by default those of the run.
+    ``responses`` are in progress at a time.
 
     Raises:
         UserError: A file is missing, or the judgments were made from other files.
@@ -116,22 +105,17 @@ def _plan_run(
     inputs: tuple[Path, ...] = (run / INSTANCES_FILE, run / RESPONSES_FILE)
     if detector.needs_step_labels:
         judgments = judgments or run / JUDGMENTS_FILE
-        _check_judgments(judgments, inputs, detector, allow_stale=allow_stale)
+        if not judgments.is_file():
+            raise UserError(
+                f"{judgments}: no such file, and {detector.kind} scores substantive steps only. Judge the responses"
+                f" first (eclose judge {run} --judge MODEL), or name a file of judgments."
+            )
+        if all(path.is_file() for path in inputs):
+            provenance = check_result_provenance(judgments, inputs)
+            provenance.refuse_stale(judgments, "Judge these responses", allow_stale=allow_stale)
         inputs = (*inputs, judgments)
     stage = PipelineStep("detect", detector.identity, inputs, out or run / score_file_name(detector.kind))
     return LocalDetectorRun(stage, detector, batch_tokens)
-
-
-def _check_judgments(judgments: Path, inputs: tuple[Path, ...], detector: LocalDetector, *, allow_stale: bool) -> None:
-    """Raise where there are no judgments, or where they were made from other files."""
-    if not judgments.is_file():
-        raise UserError(
-            f"{judgments}: no such file, and {detector.kind} scores substantive steps only. Judge the responses first"
-            f" (eclose judge {inputs[1].parent} --judge MODEL), or name a file of judgments."
-        )
-    if all(path.is_file() for path in inputs):
-        provenance = check_result_provenance(judgments, inputs)
-        provenance.refuse_stale(judgments, "Judge these responses", allow_stale=allow_stale)
 
 
 def read_step_labels(path: Path) -> dict[str, StepLabels]:
