@@ -114,6 +114,8 @@ def score_pairs_by_length(
     return [scores[pair] for pair in pairs]
 
 
+_StepPairs: TypeAlias = list[list[list[int]]]
+"""The numbers of the pairs of a step: by passage, then by hypothesis, then by window."""
 _LINE = re.compile(r"[^\r\n]+")
 _WORD = re.compile(r"\S+")
 _CITATION = re.compile(r"\s*\[\d+(?:\s*[,;–-]\s*\d+)*\]")
@@ -310,7 +312,7 @@ class StepSupportDetector:
 
         def conclude(probabilities: Sequence[float]) -> DetectorScore:
             steps = [
-                {"step": number + 1, **cell.summarise(probabilities)}
+                {"step": number + 1, **_summarise_step(cell, probabilities)}
                 for number, cell in zip(numbers, cells, strict=True)
             ]
             scores = [step["score"] for step in steps]
@@ -320,8 +322,14 @@ class StepSupportDetector:
 
         return PairPlan(tuple(collector.pairs), conclude)
 
-    def _add_step(self, collector: PairCollector, step: str, passages: Sequence[Sequence[str]]) -> StepPairs | None:
-        """Add the pairs of a step with every passage; return None where one is too long."""
+    def _add_step(
+        self, collector: PairCollector, step: str, passages: Sequence[Sequence[str]]
+    ) -> list[list[list[int]]] | None:
+        """Add the pairs of a step with every passage.
+
+        Returns:
+            Their numbers by passage, then by hypothesis, then by window; None where one is too long.
+        """
         text = _CITATION.sub("", step).strip() if self.strip_citations else step
         # A step of nothing but a mark keeps it: an empty hypothesis says nothing.
         hypotheses = self.split_step(text or step)
@@ -334,7 +342,7 @@ class StepSupportDetector:
                     return None
                 row.append([number for pairs in numbers if pairs is not None for number in pairs])
             table.append(row)
-        return StepPairs(table)
+        return table
 
     def _format_passage(self, passage: Passage) -> str:
         return f"{passage.title}\n{passage.text}".strip() if self.titles else passage.text
@@ -344,17 +352,11 @@ LocalDetector: TypeAlias = ClosureDetector | StepSupportDetector
 """A detector whose model runs in this process."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepPairs:
-    """The numbers of the pairs of a step: by passage, then by hypothesis, then by window."""
-
-    table: list[list[list[int]]]
-
-    def summarise(self, probabilities: Sequence[float]) -> dict[str, Any]:
-        """Return the score of the step and the number of the passage that gives it, counted from zero."""
-        scores = [fmean(max(probabilities[pair] for pair in pairs) for pairs in row) for row in self.table]
-        best = max(range(len(scores)), key=scores.__getitem__)
-        return {"score": scores[best], "passage": best}
+def _summarise_step(table: _StepPairs, probabilities: Sequence[float]) -> dict[str, Any]:
+    """Return the score of a step and the number of the passage that gives it, counted from zero."""
+    scores = [fmean(max(probabilities[pair] for pair in pairs) for pairs in row) for row in table]
+    best = max(range(len(scores)), key=scores.__getitem__)
+    return {"score": scores[best], "passage": best}
 
 
 def _describe_labels(response_id: str, labels: StepLabels, steps: int) -> dict[str, Any]:
