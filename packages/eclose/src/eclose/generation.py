@@ -94,12 +94,6 @@ class GenerateSettings:
         )
 
 
-def count_incomplete_responses(result: RunResult) -> Mapping[str, int]:
-    """Return the numbers of responses without a submitted answer, by reason; they are part of the accepted ones."""
-    counts: Mapping[str, int] = result.manifest.calls["incomplete"]
-    return counts
-
-
 @dataclass(frozen=True)
 class GenerationRun(ModelRun[Instance]):
     """A run that requests one completion for every question of a file."""

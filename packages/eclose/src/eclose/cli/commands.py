@@ -18,7 +18,6 @@ ENTRY_POINT_GROUP = "eclose.commands"
 
 
 def _of_extra(extra: str) -> CommandEntry:
-    """Return the entry of a command where its package is not installed."""
     return CommandEntry(target="", help=f"pip install 'eclose[{extra}]'")
 
 

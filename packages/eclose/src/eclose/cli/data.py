@@ -135,15 +135,11 @@ def sample(
 
 @app.command()
 def intersect(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Folders of finished runs, or files of responses.", show_default=False)
-    ],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, or files of responses.")],
     out: Out,
     eligible: Annotated[
         Path | None,
-        typer.Option(
-            help="File of screening records (id, eligible) or of ids; other questions are left out.", show_default=False
-        ),
+        typer.Option(help="File of screening records (id, eligible) or of ids; other questions are left out."),
     ] = None,
     force: Force = False,
 ) -> None:
@@ -260,7 +256,7 @@ def example(
 
 @app.command(name="from-inspect")
 def from_inspect(
-    log: Annotated[Path, typer.Argument(help="Log of Inspect AI, .eval or .json.", show_default=False)],
+    log: Annotated[Path, typer.Argument(help="Log of Inspect AI, .eval or .json.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False)],
     score: Annotated[str, typer.Option(help="Name of the score in the log that holds the judgments.")] = "lgg",
     force: Force = False,
@@ -276,10 +272,9 @@ def from_inspect(
 
 @app.command()
 def split(
-    run: Annotated[Path, typer.Argument(help="Folder of a judged run.", show_default=False, file_okay=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a judged run.", file_okay=False)],
     out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="New folder, or an address: s3://bucket/path, gs://..., abfss://..."),
+        Path, typer.Option("--out", "-o", help="New folder, or an address: s3://bucket/path, gs://..., abfss://...")
     ],
     rows: Annotated[int, typer.Option(min=1, help="Responses of a part.")] = 50_000,
     allow_stale: AllowStale = False,
@@ -295,7 +290,6 @@ def split(
 def _scan(
     file: Path, layout: RecordLayout, imported: ImportSettings, aliases: Path | None = None
 ) -> Iterator[ReadRecord[Instance]]:
-    """Return the questions of a file, with the aliases of 2WikiMultiHopQA where given."""
     from eclose.readers.benchmarks import read_wikidata_aliases
     from eclose.readers.load import scan_instances
 

@@ -49,13 +49,12 @@ def _print_report(run: DemoRun) -> None:
     # Validated first: diagnose then finds validation.json in the run and prints corrected rates.
     validate(run.folder, run.folder / PEOPLE_FILE)
     print_line("")
-    diagnose([run.folder], title=TITLE)
+    diagnose(runs=[run.folder], title=TITLE)
     print_line("")
     _print_truth(run)
 
 
 def _print_truth(run: DemoRun) -> None:
-    """Print the judge's rates, the corrected rates and the true ones."""
     from eclose.demo import JUDGE_ERROR_RATE, PLANTED_FILE
     from eclose.files.run_folder import VALIDATION_FILE
     from eclose.judging.validation_file import read_people_verdicts, read_validation

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.model_options import CallEngine, EngineName, RayAddress, Workers, make_ray_settings
+from eclose.cli.shared.model_options import EngineOptions, takes_engine_options
+from eclose.cli.shared.options import takes_options
 from eclose.cli.shared.output import (
     AllowStale,
     format_count,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from eclose.api.results import Results
+    from eclose.calls.cluster.workers import RaySettings
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.metrics.summary import GroupRates
     from eclose.report.context import BaseComparison, ReportContext
@@ -34,60 +37,68 @@ if TYPE_CHECKING:
     from eclose.stats.rates import Rate
 
 
-Runs = Annotated[
-    list[Path],
-    typer.Argument(help="Folders of judged runs, diagnosed together.", show_default=False),
-]
-Base = Annotated[
-    Path | None,
-    typer.Option("--against", help="Folder of a judged base run to compare with, by question.", show_default=False),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", help="Folder of the report.  [default: report in the first run]", show_default=False),
-]
-ValidationFile = Annotated[
-    Path | None,
-    typer.Option(help="Validation file of the judge.  [default: validation.json of a single run]", show_default=False),
-]
-Title = Annotated[str | None, typer.Option(help="Title of the report.", show_default=False)]
-Seed = Annotated[int, recipe_key()]
-Resamples = Annotated[int, recipe_key(min=100)]
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """Runs to diagnose and how, and where the report is written."""
+
+    runs: Annotated[list[Path], typer.Argument(help="Folders of judged runs, diagnosed together.")]
+    against: Annotated[Path | None, typer.Option(help="Folder of a judged base run to compare with, by question.")] = (
+        None
+    )
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the report.  [default: report in the first run]")
+    ] = None
+    validation: Annotated[
+        Path | None, typer.Option(help="Validation file of the judge.  [default: validation.json of a single run]")
+    ] = None
+    title: Annotated[str | None, typer.Option(help="Title of the report.")] = None
+    seed: Annotated[int, recipe_key()] = 42
+    resamples: Annotated[int, recipe_key(min=100)] = 2_000
+    allow_stale: AllowStale = False
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the report."""
+        from eclose.api.results import default_report_folder
+
+        return self.out or default_report_folder(self.runs[0])
+
+    def diagnose(self, ray: RaySettings | None = None) -> Results:
+        """Return the results of the runs, and print each notice at once."""
+        from eclose.api.results import diagnose
+
+        return diagnose(
+            self.runs,
+            against=self.against,
+            validation=self.validation,
+            title=self.title,
+            seed=self.seed,
+            resamples=self.resamples,
+            allow_stale=self.allow_stale,
+            ray=ray,
+            notify=print_line,
+        )
 
 
+takes_report_options = takes_options(ReportOptions, "request")
+
+
+@takes_report_options
 def report(
-    runs: Runs,
     *,
     formats: Annotated[
         list[ReportFormat] | None,
-        typer.Option("--format", "-f", help="File format to write; repeatable.  [default: all]", show_default=False),
+        typer.Option("--format", "-f", help="File format to write; repeatable.  [default: all]"),
     ] = None,
-    against: Base = None,
-    out: Out = None,
-    validation: ValidationFile = None,
-    title: Title = None,
-    seed: Seed = 42,
-    resamples: Resamples = 2_000,
-    allow_stale: AllowStale = False,
+    request: ReportOptions,
 ) -> None:
     """Write the report of judged runs: the same files as diagnose, or some of them, without its tables."""
-    from eclose.api.results import default_report_folder, diagnose
     from eclose.report.figures import explain_missing_figures
 
     # Refused before the runs are read, where figures were asked for by name. By default they are left out with a note.
     if formats and ReportFormat.FIGURES in formats and (missing := explain_missing_figures()) is not None:
         raise SettingError(f"--format figures: {missing}")
-    results = diagnose(
-        runs,
-        against=against,
-        validation=validation,
-        title=title,
-        seed=seed,
-        resamples=resamples,
-        allow_stale=allow_stale,
-        notify=print_line,
-    )
-    write_and_print_report(results, out or default_report_folder(runs[0]), formats or tuple(ReportFormat))
+    write_and_print_report(request.diagnose(), request.folder, formats or tuple(ReportFormat))
 
 
 def write_and_print_report(
@@ -114,42 +125,19 @@ def write_and_print_report(
         print_line(f"  {missing}")
 
 
-def diagnose(
-    runs: Runs,
-    *,
-    against: Base = None,
-    out: Out = None,
-    validation: ValidationFile = None,
-    title: Title = None,
-    seed: Seed = 42,
-    resamples: Resamples = 2_000,
-    allow_stale: AllowStale = False,
-    engine: EngineName = CallEngine.PROCESS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
-) -> None:
+@takes_engine_options
+@takes_report_options
+def diagnose(*, request: ReportOptions, engine: EngineOptions) -> None:
     """Say which responses of judged runs are unreliable and why: rates with intervals, and every response to look at.
 
     Writes report.html (one file, works from disk), report.md, diagnosis.json, junit.xml, tables.tex, and figures as PDF
     and SVG. With --against, every rate's difference from another run over the questions that both answer.
     """
-    from eclose.api.results import default_report_folder
-    from eclose.api.results import diagnose as diagnose_runs
     from eclose.report.document import build_failures_table, build_judge_flips_table, build_violations_table
 
     # Found first: a run in object storage needs --out, and reading it takes long.
-    folder = out or default_report_folder(runs[0])
-    results = diagnose_runs(
-        runs,
-        against=against,
-        validation=validation,
-        title=title,
-        seed=seed,
-        resamples=resamples,
-        allow_stale=allow_stale,
-        ray=make_ray_settings(engine, workers, ray_address),
-        notify=print_line,
-    )
+    folder = request.folder
+    results = request.diagnose(engine.ray)
     _print_rates(results.diagnosis, results.context)
     for table in (build_failures_table(results.diagnosis), build_violations_table(results.diagnosis)):
         if table.rows:
@@ -215,7 +203,6 @@ def _print_comparison(against: BaseComparison) -> None:
 
 
 def _print_cells(table: ReportTable) -> None:
-    """Print a table of a report, the details of a cell behind its text."""
     print_line("")
     rows = [[" ".join((cell.text, *cell.details)) for cell in row] for row in table.rows]
     print_table(table.title, table.heads, rows)
@@ -226,7 +213,7 @@ _EXAMPLES = 5
 
 
 def metrics(
-    verdicts: Annotated[Path, typer.Argument(help="File of settled verdicts, JSON Lines.", show_default=False)],
+    verdicts: Annotated[Path, typer.Argument(help="File of settled verdicts, JSON Lines.")],
     by: Annotated[
         list[str] | None, typer.Option(help="Also group by benchmark, model, method or seed; repeatable.")
     ] = None,
