@@ -137,28 +137,22 @@ def evaluate_detector(
     benchmarks = {labels[id_].benchmark for id_ in table.response_ids}
     notices = calibration.refuse_other_benchmarks(benchmarks, allow=allow_other_benchmark)
     ranks = table.scores[table.detectors.index(calibration.identity)]
+    bands = [calibration.find_band(None if np.isnan(rank) else float(rank)) for rank in ranks]
     correct = [labels[id_].verdict.correct for id_ in table.response_ids]
     study = study_detectors(replace(data, scores=records, notices=(*data.notices, *notices)), settings)
     return DetectorEvaluation(
         calibration=calibration,
         responses=len(table.response_ids),
         study=study,
-        bands=_count_bands(calibration, ranks, table),
+        bands={
+            band: {group: int(table.members[group][[name is band for name in bands]].sum()) for group in StudyGroup}
+            for band in DetectorBand
+        },
         flagged=_estimate_flagged(calibration.threshold, ranks, table, settings),
         abstention=trace_abstention(ranks, table.members[StudyGroup.RELIABLE], correct),
         cascade=trace_cascade(ranks, table.members[StudyGroup.GAP], table.members[StudyGroup.LOCALLY_UNSOUND]),
         judge_calls=tuple(_count_judge_calls(table, target) for target in RECALL_TARGETS),
     )
-
-
-def _count_bands(
-    calibration: DetectorCalibration, ranks: Floats, table: ScoreTable
-) -> dict[DetectorBand, dict[StudyGroup, int]]:
-    bands = [calibration.find_band(None if np.isnan(rank) else float(rank)) for rank in ranks]
-    return {
-        band: {group: int(table.members[group][[name is band for name in bands]].sum()) for group in StudyGroup}
-        for band in DetectorBand
-    }
 
 
 def _estimate_flagged(

@@ -31,7 +31,7 @@ from eclose.files.jsonl import read_records
 from eclose.files.run_folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.files.verify import ProvenanceCheck, check_result_provenance, check_verdicts_provenance
 from eclose.readers.judged_run import describe_rejects, read_judged_cases, read_run_records, refuse_reused_question_ids
-from eclose.stats.arrays import Flags, Floats, number_distinct_labels
+from eclose.stats.arrays import Flags, number_distinct_labels
 from eclose.values.model_family import same_model_family
 from eclose.values.response import Response
 from eclose.values.verdict import SettledVerdict
@@ -241,21 +241,19 @@ def make_score_table(
     number = {key: index for index, key in enumerate(questions)}
     dataset, _ = number_distinct_labels([benchmark for benchmark, _ in questions])
     groups = [list_study_groups(row.verdict) for row in rows]
+    # A response without a score has NaN, which numpy makes of None.
+    scores = [
+        [None if (record := part.get(row.response_id)) is None else record.score for row in rows]
+        for part in records.values()
+    ]
     return ScoreTable(
         detectors=tuple(records),
         response_ids=tuple(row.response_id for row in rows),
-        scores=np.stack([_list_scores(part, rows) for part in records.values()]),
+        scores=np.array(scores, float),
         question=np.array([number[key] for key in keys], np.intp),
         dataset=dataset,
         members={group: np.array([group in parts for parts in groups], bool) for group in StudyGroup},
     )
-
-
-def _list_scores(part: Mapping[str, DetectorScore], rows: Sequence[SettledVerdict]) -> Floats:
-    """Return the score of each response; NaN where there is none."""
-    records = (part.get(row.response_id) for row in rows)
-    values = [np.nan if record is None or record.score is None else record.score for record in records]
-    return np.array(values, float)
 
 
 def _explain_undecided(row: SettledVerdict | None) -> str:
