@@ -37,7 +37,14 @@ def demo(
         _print_report(run)
     else:
         print_line(f"{out}: done before, nothing to do")
-    _print_next_steps(out, page)
+    print_line("")
+    print_line(f"Open {page} in a browser: {page.resolve().as_uri()}")
+    print_line("Would these responses pass in CI?")
+    print_line(f"  eclose gate {out} --min-trr 0.85 --max-lgg 0.05")
+    print_line("With a file and a judge of your own:")
+    print_line("  pip install eclose")
+    print_line("  eclose judge responses.jsonl --judge provider/model --budget 5 --out mine")
+    print_line("  eclose diagnose mine")
 
 
 def _print_report(run: DemoRun) -> None:
@@ -78,14 +85,3 @@ def _print_truth(run: DemoRun) -> None:
         )
     title = f"The judge errs in {JUDGE_ERROR_RATE:.0%} of its labels; a hundred true labels correct its rates"
     print_table(title, ("rate", "judge", "corrected", "in truth"), rows)
-
-
-def _print_next_steps(out: Path, page: Path) -> None:
-    print_line("")
-    print_line(f"Open {page} in a browser: {page.resolve().as_uri()}")
-    print_line("Would these responses pass in CI?")
-    print_line(f"  eclose gate {out} --min-trr 0.85 --max-lgg 0.05")
-    print_line("With a file and a judge of your own:")
-    print_line("  pip install eclose")
-    print_line("  eclose judge responses.jsonl --judge provider/model --budget 5 --out mine")
-    print_line("  eclose diagnose mine")

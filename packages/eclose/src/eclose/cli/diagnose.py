@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eclose.calls.cluster.workers import RaySettings
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.metrics.summary import GroupRates
-    from eclose.report.context import BaseComparison, ReportContext
+    from eclose.report.context import ReportContext
     from eclose.report.document import ReportTable
     from eclose.stats.rates import Rate
 
@@ -133,6 +133,7 @@ def diagnose(*, request: ReportOptions, engine: EngineOptions) -> None:
     Writes report.html (one file, works from disk), report.md, diagnosis.json, junit.xml, tables.tex, and figures as PDF
     and SVG. With --against, every rate's difference from another run over the questions that both answer.
     """
+    from eclose.report.comparison import describe_run_comparison, tabulate_run_comparison
     from eclose.report.document import build_failures_table, build_judge_flips_table, build_violations_table
 
     # Found first: a run in object storage needs --out, and reading it takes long.
@@ -144,8 +145,13 @@ def diagnose(*, request: ReportOptions, engine: EngineOptions) -> None:
             _print_cells(table)
     if (consistency := build_judge_flips_table(results.diagnosis)).rows:
         _print_cells(consistency)
-    if results.context.base is not None:
-        _print_comparison(results.context.base)
+    if (against := results.context.base) is not None:
+        print_line("")
+        print_line(f"Against {against.name}")
+        for sentence in (*against.cautions, *describe_run_comparison(against)):
+            print_line(f"  {sentence}")
+        for table in tabulate_run_comparison(against):
+            _print_cells(table)
     write_and_print_report(results, folder)
 
 
@@ -189,17 +195,6 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     print_line(notes.trust)
     for caution in list_report_cautions(diagnosis, notes):
         print_line(f"  {caution}")
-
-
-def _print_comparison(against: BaseComparison) -> None:
-    from eclose.report.comparison import describe_run_comparison, tabulate_run_comparison
-
-    print_line("")
-    print_line(f"Against {against.name}")
-    for sentence in (*against.cautions, *describe_run_comparison(against)):
-        print_line(f"  {sentence}")
-    for table in tabulate_run_comparison(against):
-        _print_cells(table)
 
 
 def _print_cells(table: ReportTable) -> None:

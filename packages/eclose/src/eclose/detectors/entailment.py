@@ -20,7 +20,6 @@ from eclose.values.three_valued import Label
 
 if TYPE_CHECKING:
     from eclose.readers.response_tasks import ResponseTask
-    from eclose.values.instance import Passage
 
 
 BATCH_TOKENS = 16_384
@@ -301,7 +300,10 @@ class StepSupportDetector:
             reason = Unscored.NO_STEP_LABELS if notes["undecided_steps"] else Unscored.NO_SUBSTANTIVE_STEP
             return record(score=None, unscored=reason, details=notes)
         collector = PairCollector(model, self.windowed)
-        passages = [self.split_passage(self._format_passage(passage)) for passage in task.instance.evidence]
+        passages = [
+            self.split_passage(f"{passage.title}\n{passage.text}".strip() if self.titles else passage.text)
+            for passage in task.instance.evidence
+        ]
         cells = []
         for number in numbers:
             cell = self._add_step(collector, response.trace.texts[number], passages)
@@ -343,9 +345,6 @@ class StepSupportDetector:
                 row.append([number for pairs in numbers if pairs is not None for number in pairs])
             table.append(row)
         return table
-
-    def _format_passage(self, passage: Passage) -> str:
-        return f"{passage.title}\n{passage.text}".strip() if self.titles else passage.text
 
 
 LocalDetector: TypeAlias = ClosureDetector | StepSupportDetector

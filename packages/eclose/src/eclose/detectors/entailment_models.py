@@ -139,7 +139,10 @@ def find_entailment_model(
     commit = find_hub_commit(name, revision)
     config = load_model_config(name, commit)
     writes_digit = _writes_digit(name, config)
-    layout = layout or _find_layout(name, writes_digit=writes_digit)
+    if layout is None:
+        plain = model_table_name(name).lower()
+        named = (kind for kind in (PromptLayout.FACTCG, PromptLayout.MINICHECK) if kind.value in plain)
+        layout = next(named, PromptLayout.TRUE_NLI if writes_digit else PromptLayout.PAIR)
     if layout not in _LAYOUTS[writes_digit]:
         raise SettingError(f"layout {layout}: does not fit {name}, a {config.architectures[0]}. Leave it out.")
     return EntailmentModelRef(
@@ -166,14 +169,6 @@ def _writes_digit(name: str, config: Any) -> bool:
         f"{name}: is a {kind or config.model_type}, which gives no probability of entailment. Give a classifier of"
         " natural-language inference (ForSequenceClassification) or a T5 model that writes 1 or 0."
     )
-
-
-def _find_layout(name: str, *, writes_digit: bool) -> PromptLayout:
-    plain = model_table_name(name).lower()
-    for layout in (PromptLayout.FACTCG, PromptLayout.MINICHECK):
-        if layout.value in plain:
-            return layout
-    return PromptLayout.TRUE_NLI if writes_digit else PromptLayout.PAIR
 
 
 def _find_label(name: str, config: Any, layout: PromptLayout, label: str | None) -> int:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.calls.client import CallSettings
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, run_models_on_records
@@ -133,9 +133,8 @@ def read_step_labels(path: Path) -> dict[str, StepLabels]:
     return labels
 
 
-class _PendingPairs(NamedTuple):
-    pairs: tuple[EncodedPair, ...]
-    scores: asyncio.Future[list[float]]
+_PendingPairs: TypeAlias = tuple[tuple[EncodedPair, ...], asyncio.Future[list[float]]]
+"""The pairs of a response, and their scores to come."""
 
 
 class PairQueue:
@@ -149,17 +148,20 @@ class PairQueue:
 
     async def score(self, pairs: tuple[EncodedPair, ...]) -> list[float]:
         """Return the score of each pair, in order."""
-        pending = _PendingPairs(pairs, asyncio.get_running_loop().create_future())
-        self._queue.append(pending)
+        scores: asyncio.Future[list[float]] = asyncio.get_running_loop().create_future()
+        self._queue.append((pairs, scores))
         if self._scoring is None:
             self._scoring = asyncio.create_task(self._score_queue())
-        return await pending.scores
+        return await scores
 
     async def _score_queue(self) -> None:
         while self._queue:
-            await self._linger()
+            size = 0
+            while size < len(self._queue):
+                size = len(self._queue)
+                await asyncio.sleep(_LINGER_SECONDS)
             batch, self._queue = self._queue, []
-            pairs = [pair for pending in batch for pair in pending.pairs]
+            pairs = [pair for pairs, _ in batch for pair in pairs]
             try:
                 scores = await asyncio.to_thread(score_pairs_by_length, self.model, pairs, self._batch_tokens)
             # Every response gets the error: an exception that ended this task would leave all of them waiting for ever.
@@ -170,24 +172,18 @@ class PairQueue:
         # No await since the queue was found empty, so no pair arrived in between.
         self._scoring = None
 
-    async def _linger(self) -> None:
-        size = 0
-        while size < len(self._queue):
-            size = len(self._queue)
-            await asyncio.sleep(_LINGER_SECONDS)
-
 
 def _settle(batch: Sequence[_PendingPairs], result: list[float] | Exception) -> None:
     """Give each response its scores, or all of them the error."""
     start = 0
-    for pending in batch:
-        stop = start + len(pending.pairs)
+    for pairs, scores in batch:
+        stop = start + len(pairs)
         # A response whose caller was cancelled meanwhile takes no result.
-        if not pending.scores.done():
+        if not scores.done():
             if isinstance(result, Exception):
-                pending.scores.set_exception(result)
+                scores.set_exception(result)
             else:
-                pending.scores.set_result(result[start:stop])
+                scores.set_result(result[start:stop])
         start = stop
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.calls.inspect_model import require_inspect
 from eclose.errors import RecordError, UserError
@@ -34,12 +34,8 @@ FAILED, INVALIDATED, MISSING, UNSCORED = "sample failed", "invalidated", "not in
 _SKIPPED_FIELDS = frozenset({"events", "events_data", "store", "timelines"})
 
 
-class InspectSampleRecords(NamedTuple):
-    """The three records of one sample, each with a value, a rejection or an error."""
-
-    instance: ReadRecord[Instance]
-    response: ReadRecord[Response]
-    judgment: ReadRecord[Judgment]
+SampleRecords: TypeAlias = tuple[ReadRecord[Any], ReadRecord[Any], ReadRecord[Any]]
+"""Instance, response and judgment of one sample, each with a value, a rejection or an error."""
 
 
 def import_inspect_log(log: Path, out: Path, *, score: str = "lgg", force: bool = False) -> list[PipelineStepResult]:
@@ -69,7 +65,7 @@ def import_inspect_log(log: Path, out: Path, *, score: str = "lgg", force: bool 
     return [PipelineStepResult(step, counts, again=False) for step, counts in zip(steps, all_counts, strict=True)]
 
 
-def _read_log_samples(log: Path, *, score: str) -> Iterator[InspectSampleRecords]:
+def _read_log_samples(log: Path, *, score: str) -> Iterator[SampleRecords]:
     """Yield the records of every sample in a log, then of the samples that are missing from it."""
     from inspect_ai.log import read_eval_log  # noqa: PLC0415 - optional
 
@@ -98,14 +94,15 @@ def _iterate_samples(log: Path, header: EvalLog) -> Iterator[EvalSample]:
         )
 
 
-def _report_missing(header: EvalLog, present: set[tuple[str, int]]) -> Iterator[InspectSampleRecords]:
+def _report_missing(header: EvalLog, present: set[tuple[str, int]]) -> Iterator[SampleRecords]:
     if header.status == "success":
         return
     for sample_id in header.eval.dataset.sample_ids or ():
         for epoch in range(1, (header.eval.config.epochs or 1) + 1):
             if (str(sample_id), epoch) not in present:
                 where = _format_sample(sample_id, epoch)
-                yield InspectSampleRecords(*(ReadRecord(where, rejected=MISSING) for _ in InspectSampleRecords._fields))
+                missing: ReadRecord[Any] = ReadRecord(where, rejected=MISSING)
+                yield missing, missing, missing
 
 
 def _format_sample(sample_id: str | int, epoch: int) -> str:
@@ -122,28 +119,28 @@ class _SampleReader:
         # By instance id: the first sample, and a hash of the instance instead of its full text.
         self._questions: dict[str, tuple[str, int]] = {}
 
-    def read(self, sample: EvalSample) -> InspectSampleRecords:
+    def read(self, sample: EvalSample) -> SampleRecords:
         where = _format_sample(sample.id, sample.epoch)
         parsed = self._record(where, lambda: _parse_instance(sample))
         if (instance := parsed.value) is None:
-            return InspectSampleRecords(parsed, parsed, parsed)
+            return parsed, parsed, parsed
         question: ReadRecord[Any] = self._check_question(where, instance)
         if question.error is not None:
-            return InspectSampleRecords(question, question, question)
+            return question, question, question
         answer = self._record(where, lambda: self._find_response(instance, sample))
         if (response := answer.value) is None:
             # A problem of the response counts for both.
-            return InspectSampleRecords(question, answer, answer)
+            return question, answer, answer
         judgment = self._record(where, lambda: self._find_judgment(response, sample))
-        return InspectSampleRecords(question, answer, judgment)
+        return question, answer, judgment
 
     def _record(self, where: str, find: Callable[[], Any]) -> ReadRecord[Any]:
-        """Return what is found: a value, the reason why it is missing, or an error."""
+        """Return the outcome of ``find``: a value, the reason why it is missing, or an error."""
         try:
-            found = find()
+            outcome = find()
         except RecordError as error:
             return ReadRecord(where, error=error.at(self._log, where), error_kind=WRONG_RECORD)
-        return ReadRecord(where, rejected=found) if isinstance(found, str) else ReadRecord(where, value=found)
+        return ReadRecord(where, rejected=outcome) if isinstance(outcome, str) else ReadRecord(where, value=outcome)
 
     def _check_question(self, where: str, instance: Instance) -> ReadRecord[Instance]:
         """Return the question at its first occurrence, a rejection at further epochs, an error for a reused id."""
