@@ -27,7 +27,7 @@ from eclose.calls.local.chat_template import tokenize_prompt
 from eclose.calls.local.weights import load_causal_model, load_tokenizer
 from eclose.calls.model import Decoding, Request
 from eclose.detectors.bands import rank_records
-from eclose.detectors.joined import study_detectors
+from eclose.detectors.joined import StudyInputs, study_detectors
 from eclose.detectors.overlap import score_controls
 from eclose.detectors.scores import DetectorKind, DetectorScore
 from eclose.detectors.select_answer import ChoiceSettings, ChoiceStrategy, choose_responses, evaluate_choices
@@ -138,7 +138,7 @@ def compare_with_asking(labelled: LabelledSet, scores: Sequence[DetectorScore], 
         ):
             score = asked.score(request)
             records.append(DetectorScore(response_id=response.id, detector=kind, model=f"P(Yes), {kind}", score=score))
-    study = study_detectors(records, labelled.responses, labelled.verdicts, StudySettings(resamples=1_000))
+    study = study_detectors(StudyInputs(records, labelled.responses, labelled.verdicts), StudySettings(resamples=1_000))
     groups = {group.value: count for group, count in study.groups.items() if count}
     title = f"\n## beside a model that is asked: {len(labelled.responses)} responses, {groups}\n"
     return "\n".join([title, *format_results(study.results)])

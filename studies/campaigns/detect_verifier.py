@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for the helpers of studies
 
 from eclose.detectors.calibrate import CalibrationSettings, calibrate_detectors
 from eclose.detectors.evaluate import evaluate_detector
+from eclose.detectors.joined import StudyInputs
 from eclose.detectors.study_statistics import StudyGroup, StudySettings
 from eclose.files.jsonl import write_records
 from eclose.files.run_folder import INSTANCES_FILE, RESPONSES_FILE, VERDICTS_FILE
@@ -123,17 +124,13 @@ def evaluate_set(
 ) -> DetectorEvaluation:
     """Calibrate on one set and evaluate on another."""
     (calibration,) = calibrate_detectors(
-        score_set(verifier, calibration_set),
-        calibration_set.responses,
-        calibration_set.verdicts,
+        StudyInputs(score_set(verifier, calibration_set), calibration_set.responses, calibration_set.verdicts),
         CalibrationSettings(heads=tuple(heads)),
     )
     return evaluate_detector(
         calibration,
-        score_set(verifier, test_set),
+        StudyInputs(score_set(verifier, test_set), test_set.responses, test_set.verdicts),
         test_set.instances,
-        test_set.responses,
-        test_set.verdicts,
         StudySettings(resamples=1_000),
     )
 

@@ -18,7 +18,7 @@ from eclose.calls.resolve import LocalModelRef, ServedModelRef, find_model_ref
 from eclose.cli.main import app
 from eclose.errors import SettingError, UserError
 from eclose.files.jsonl import read_records, write_records
-from eclose.generation import GenerateSettings, count_incomplete_responses, forecast_generation, plan_generation
+from eclose.generation import GenerateSettings, forecast_generation, plan_generation
 from eclose.prompts.response_prompt import PromptOrder, ResponsePrompt
 from eclose.values.response import Response, ResponseSource
 from eclose_world.server.chat_requests import BadRequest
@@ -112,7 +112,7 @@ def test_what_is_incomplete_is_kept_and_counted_and_a_refusal_is_set_aside(tmp_p
     with server(lambda request: said[asked(request)]) as model:
         done = generate(tmp_path / "a.jsonl", model, tmp_path / "run")
         assert paid(model) == len(REPLIES)
-    assert count_incomplete_responses(done) == {"cut_off": 2, "empty": 1, "empty_answer": 1, "no_answer_line": 1}
+    assert done.manifest.calls["incomplete"] == {"cut_off": 2, "empty": 1, "empty_answer": 1, "no_answer_line": 1}
     assert done.manifest.counts.rejected == {"generate: refusal": 1}
     found = {one.instance_id: one for one in responses(tmp_path / "run")}
     assert [found[id_].answer for id_ in ids if id_ in found] == ["x", "x", None, None, None, None, None, "x"]
@@ -417,7 +417,7 @@ def test_a_model_in_this_process_answers_in_batches(instances, tmp_path, weights
     done = generate(instances, None, tmp_path / "run", FEW, model=find_model_ref(str(weights)))
     assert sum(sizes) == 12
     assert len(sizes) <= 3
-    assert count_incomplete_responses(done) == {"cut_off": 12}
+    assert done.manifest.calls["incomplete"] == {"cut_off": 12}
     assert {one.source.model for one in responses(tmp_path / "run")} == {"tiny"}
     engine = done.manifest.calls["engine"]
     assert (engine["engine"], engine["dtype"]) == ("transformers", "float32")

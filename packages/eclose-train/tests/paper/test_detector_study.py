@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from eclose.detectors.joined import DetectorStudy, study_detectors
+from eclose.detectors.joined import DetectorStudy, StudyInputs, study_detectors
 from eclose.detectors.scores import DetectorKind, DetectorScore
 from eclose.detectors.study_statistics import FAILURE_GROUPS, StudyGroup, StudySettings, list_study_groups
 from eclose.report.detectors.tables import build_detector_tables
@@ -66,7 +66,7 @@ def _study() -> DetectorStudy:
                 DetectorScore(response_id=id_, detector=kind, model=model, score=value)
                 for id_, value in zip(ids, values, strict=True)
             ]
-    return study_detectors(scores, responses, rows, StudySettings(resamples=2))
+    return study_detectors(StudyInputs(scores, responses, rows), StudySettings(resamples=2))
 
 
 @pytest.mark.slow

@@ -94,12 +94,6 @@ class GenerateSettings:
         )
 
 
-def count_incomplete_responses(result: RunResult) -> Mapping[str, int]:
-    """Return the numbers of responses without a submitted answer, by reason; they are part of the accepted ones."""
-    counts: Mapping[str, int] = result.manifest.calls["incomplete"]
-    return counts
-
-
 @dataclass(frozen=True)
 class GenerationRun(ModelRun[Instance]):
     """A run that requests one completion for every question of a file."""
@@ -124,7 +118,17 @@ class GenerationRun(ModelRun[Instance]):
         return [RecordJob(GENERATION_JOB, self._respond, Response)]
 
     async def _respond(self, instance: Instance, model: ChatModel) -> Response | RecordRejection:
-        return await _answer_question(model, self, instance)
+        # A truncated or empty completion is a response without an answer.
+        try:
+            reply = await model.complete(self.request(instance))
+        except CallFailure as failure:
+            # A refusal has no trace to judge; it is counted and written beside the responses.
+            if failure.kind is CallFailureKind.REFUSAL:
+                return RecordRejection(REFUSAL_REASON, RefusedCompletion(failure.problem, failure.raw))
+            if failure.kind not in _INCOMPLETE_KINDS or failure.reply is None:
+                raise
+            reply = failure.reply
+        return self.response(instance, reply)
 
     @property
     def decoding(self) -> Decoding:
@@ -200,19 +204,10 @@ def find_generator_model(
     keyless: bool = False,
     engine_settings: Mapping[str, Any] | None = None,
 ) -> ModelRef:
-    """Find the model that generates, with the source that its responses name.
+    """Find the model that generates, with the source that its responses name; the arguments are those of ``generate``.
 
-    Args:
-        name: ``provider/model``, a base URL, a folder of weights, or ``vllm:NAME``.
-        adapter: Folder of an adapter for weights in this process.
-        base_model: For a served adapter: the served name of the model below it.
-        revision: Commit of a model on the hub.
-        dtype: Precision of weights in this process.
-        recipes: The adapter's recipe by the path it was read from.
-        labels: Source of the responses, where it is not in a recipe.
-        base_url: Address of an OpenAI-compatible server.
-        keyless: Whether nothing will be sent, so that no API key is needed.
-        engine_settings: Settings of vLLM in this process, such as ``tensor_parallel_size``.
+    ``recipes`` holds the adapter's recipe by the path it was read from. With ``keyless`` nothing will be sent, so no
+    API key is needed.
 
     Raises:
         SettingError: The labels contradict the recipe.
@@ -241,7 +236,6 @@ def find_generator_model(
 def _labelled_source(
     source: ResponseSource, labels: SourceLabels, recipes: Mapping[str, dict[str, Any]]
 ) -> ResponseSource:
-    """Return the source with the caller's labels; raise where one contradicts a recipe."""
     if labels.training_seed is not None and (labels.method or source.method) is None:
         raise SettingError("training_seed: an untrained model has none. Name the training method too: method.")
     trained = {
@@ -346,7 +340,6 @@ async def build_generation_run(
 
 
 async def _incomplete(ledger: Ledger) -> dict[str, int]:
-    """Count the generations without a submitted answer, by reason."""
     # Read from the ledger and not counted along the way: a resumed run includes the responses of its earlier sessions.
     reasons: Counter[str] = Counter()
     async for outcome in ledger.read_outcomes(GENERATION_JOB):
@@ -386,17 +379,3 @@ def _device() -> str:
         return ", ".join(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     return "cpu" if accelerator is None else accelerator.type
-
-
-async def _answer_question(model: ChatModel, run: GenerationRun, instance: Instance) -> Response | RecordRejection:
-    """Request one completion. A truncated or empty one is a response without an answer; a refusal is rejected."""
-    try:
-        reply = await model.complete(run.request(instance))
-    except CallFailure as failure:
-        # A refusal has no trace to judge; it is counted and written beside the responses.
-        if failure.kind is CallFailureKind.REFUSAL:
-            return RecordRejection(REFUSAL_REASON, RefusedCompletion(failure.problem, failure.raw))
-        if failure.kind not in _INCOMPLETE_KINDS or failure.reply is None:
-            raise
-        reply = failure.reply
-    return run.response(instance, reply)

@@ -44,7 +44,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _take() -> list[str]:
-    """Return the lines since the last call, and clear them."""
     # Looked up and not imported: a test run that never uses the package must not load it.
     testing = sys.modules.get("eclose.testing")
     if testing is None:

@@ -132,14 +132,12 @@ def _message(result: GateResult, suspects: Sequence[JudgedCase], worst: int) -> 
     yield from (f"  {reason}" for reason in result.report.reasons)
     if suspects and worst:
         yield f"Look at these first, of {len(suspects):,}:"
-        yield from (f"  {case.response.id}: {_broken(case)}" for case in suspects[:worst])
+        for case in suspects[:worst]:
+            missing = ", ".join(f"{criterion} {reason}" for criterion, reason in case.judgment.unjudged.items())
+            without = f" Without a label: {missing}." if missing else ""
+            yield f"  {case.response.id}: {describe_response_failure(case)}{without}"
     if result.folder is not None:
         yield f"`eclose diagnose {result.folder}` shows all of them."
-
-
-def _broken(case: JudgedCase) -> str:
-    missing = ", ".join(f"{criterion} {reason}" for criterion, reason in case.judgment.unjudged.items())
-    return describe_response_failure(case) + (f" Without a label: {missing}." if missing else "")
 
 
 def _line(result: GateResult) -> str:

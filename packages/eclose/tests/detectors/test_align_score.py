@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from eclose.cli.main import app
 from eclose.detectors.align_score import AlignScoreDetector, convert_align_score, split_into_chunks
+from eclose.detectors.entailment import StepLabels, score_pairs_by_length
 from eclose.detectors.entailment_models import find_entailment_model
-from eclose.detectors.local_detector import StepLabels, score_pairs_by_length
 from eclose.detectors.scores import DetectorKind
 from eclose.errors import SettingError, UserError
 from eclose.readers.response_tasks import ResponseTask

@@ -13,6 +13,7 @@ import eclose
 from eclose.cli.main import app
 from eclose.detectors.bands import BandFilter, build_band_filter
 from eclose.detectors.calibrate import calibrate_detectors, write_calibration
+from eclose.detectors.joined import StudyInputs
 from eclose.detectors.scores import DetectorBand, DetectorKind, DetectorScore, Unscored
 from eclose.errors import SettingError, UserError
 from eclose.files import jsonl
@@ -63,7 +64,7 @@ def run(tmp_path):
 def calibrate(folder, benchmark):
     responses, verdicts = make_reliable_verdicts(100, benchmark)
     reliable = [score(response.id, index / 100) for index, response in enumerate(responses)]
-    (calibration,) = calibrate_detectors(reliable, responses, verdicts)
+    (calibration,) = calibrate_detectors(StudyInputs(reliable, responses, verdicts))
     assert (calibration.threshold, calibration.uncertain_below) == (0.055, 0.205)
     write_calibration(folder / "calibration.json", calibration)
 

@@ -16,6 +16,7 @@ from eclose.detectors.calibrate import (
     read_calibration,
     write_calibration,
 )
+from eclose.detectors.joined import StudyInputs
 from eclose.detectors.scores import DetectorBand, DetectorKind
 from eclose.detectors.study_statistics import StudyGroup
 from eclose.errors import SettingError, UserError
@@ -45,7 +46,7 @@ def loop_threshold(ranks, share):
 def calibrated():
     responses, verdicts, truth = make_responses(3, questions=60)
     scores = make_verifier_scores(4, truth)
-    (calibration,) = calibrate_detectors(scores, responses, verdicts)
+    (calibration,) = calibrate_detectors(StudyInputs(scores, responses, verdicts))
     return calibration, scores, truth, responses, verdicts
 
 
@@ -55,7 +56,7 @@ def test_ranks_thresholds_and_recalls_by_loops(seed, rate, band):
     responses, verdicts, truth = make_responses(seed, questions=50)
     scores = make_verifier_scores(seed + 100, truth)
     settings = CalibrationSettings(max_false_positive_rate=rate, uncertain_share=band)
-    (calibration,) = calibrate_detectors(scores, responses, verdicts, settings)
+    (calibration,) = calibrate_detectors(StudyInputs(scores, responses, verdicts), settings)
     whole = {row.response_id: row for row in scores if row.score is not None and "closure" in row.details}
     reliable = [row for id_, row in whole.items() if truth[id_] == "reliable"]
     for head in VERIFIER_HEADS:
@@ -113,18 +114,18 @@ def test_the_heads_are_those_of_verifiers():
 def test_some_of_the_heads(calibrated):
     _, scores, _, responses, verdicts = calibrated
     settings = CalibrationSettings(heads=("closure", "alignment"))
-    (calibration,) = calibrate_detectors(scores, responses, verdicts, settings)
+    (calibration,) = calibrate_detectors(StudyInputs(scores, responses, verdicts), settings)
     assert set(calibration.heads) == {"alignment", "closure"}
     row = next(row for row in scores if row.details.get("closure") is not None)
     assert set(calibration.combine_heads(row).details["ranks"]) == {"alignment", "closure"}
     with pytest.raises(UserError, match=r"no scores of score; it has support, alignment, closure"):
-        calibrate_detectors(scores, responses, verdicts, CalibrationSettings(heads=("score",)))
+        calibrate_detectors(StudyInputs(scores, responses, verdicts), CalibrationSettings(heads=("score",)))
 
 
 def test_a_detector_without_heads_is_ranked_by_its_score():
     responses, verdicts, truth = make_responses(5, questions=60)
     scores = make_scores(5, truth)
-    calibrations = calibrate_detectors(scores, responses, verdicts)
+    calibrations = calibrate_detectors(StudyInputs(scores, responses, verdicts))
     assert [row.detector for row in calibrations] == ["ragas", "alignscore", "closure"]
     for calibration in calibrations:
         values = [
@@ -161,16 +162,16 @@ def test_too_few_reliable_responses_are_refused_with_the_number_needed(count, ra
     settings = CalibrationSettings(max_false_positive_rate=rate)
     responses, verdicts, scores = make_reliable(count)
     with pytest.raises(UserError, match=rf"scored {count} reliable responses.* needs at least {count + 1}:"):
-        calibrate_detectors(scores, responses, verdicts, settings)
+        calibrate_detectors(StudyInputs(scores, responses, verdicts), settings)
     responses, verdicts, scores = make_reliable(count + 1)
-    (calibration,) = calibrate_detectors(scores, responses, verdicts, settings)
+    (calibration,) = calibrate_detectors(StudyInputs(scores, responses, verdicts), settings)
     assert f"rests on {count + 1} reliable responses" in calibration.notices[0]
     assert calibration.recalls[StudyGroup.GAP] is None
 
 
 def test_many_reliable_responses_carry_no_notice():
     responses, verdicts, scores = make_reliable(100)
-    (calibration,) = calibrate_detectors(scores, responses, verdicts)
+    (calibration,) = calibrate_detectors(StudyInputs(scores, responses, verdicts))
     assert calibration.notices == ()
 
 

@@ -4,9 +4,14 @@ from statistics import mean
 
 import pytest
 
-from eclose.detectors.entailment import ClosureDetector, StepSupportDetector
+from eclose.detectors.entailment import (
+    ClosureDetector,
+    PairPlan,
+    StepLabels,
+    StepSupportDetector,
+    score_pairs_by_length,
+)
 from eclose.detectors.entailment_models import find_entailment_model
-from eclose.detectors.local_detector import PairPlan, StepLabels, score_pairs_by_length
 from eclose.detectors.scores import DetectorKind, Unscored
 from eclose.errors import RecordError
 from eclose.readers.response_tasks import ResponseTask

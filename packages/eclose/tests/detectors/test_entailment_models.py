@@ -5,8 +5,8 @@ import random
 
 import pytest
 
+from eclose.detectors.entailment import score_pairs_by_length
 from eclose.detectors.entailment_models import PromptLayout, find_entailment_model
-from eclose.detectors.local_detector import score_pairs_by_length
 from eclose.errors import SettingError, UserError
 from tests.detectors.tiny_models import build, edit_config, save, tokenizer, torch, transformers
 

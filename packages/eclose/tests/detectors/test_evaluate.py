@@ -10,6 +10,7 @@ import pytest
 
 from eclose.detectors.calibrate import CalibrationSettings, calibrate_detectors, calibrate_run
 from eclose.detectors.evaluate import evaluate_detector, evaluate_run, trace_abstention, trace_cascade
+from eclose.detectors.joined import StudyInputs
 from eclose.detectors.overlap import TextControl
 from eclose.detectors.scores import DetectorBand, DetectorKind
 from eclose.detectors.study_statistics import DetectorIdentity, StudyGroup, StudySettings
@@ -39,13 +40,13 @@ def make_case(seed, questions=50):
 @pytest.fixture(scope="module")
 def calibration():
     _, responses, verdicts, _, scores = make_case(1)
-    return calibrate_detectors(scores, responses, verdicts)[0]
+    return calibrate_detectors(StudyInputs(scores, responses, verdicts))[0]
 
 
 @pytest.fixture(scope="module")
 def evaluated(calibration):
     instances, responses, verdicts, truth, scores = make_case(2)
-    evaluation = evaluate_detector(calibration, scores, instances, responses, verdicts, FEW)
+    evaluation = evaluate_detector(calibration, StudyInputs(scores, responses, verdicts), instances, FEW)
     ranks = {row.response_id: calibration.combine_heads(row).score for row in scores}
     decided = {row.response_id: row for row in verdicts if row.verdict.trace_group is not None}
     return evaluation, ranks, decided, truth
@@ -163,12 +164,17 @@ def test_another_benchmark_or_model_is_refused(calibration):
     instances, responses, verdicts, _, scores = make_case(3, questions=20)
     other = [replace(row, benchmark="strategyqa") for row in verdicts]
     with pytest.raises(UserError, match="of strategyqa"):
-        evaluate_detector(calibration, scores, instances, responses, other, FEW)
-    allowed = evaluate_detector(calibration, scores, instances, responses, other, FEW, allow_other_benchmark=True)
+        evaluate_detector(calibration, StudyInputs(scores, responses, other), instances, FEW)
+    allowed = evaluate_detector(
+        calibration, StudyInputs(scores, responses, other), instances, FEW, allow_other_benchmark=True
+    )
     assert "do not carry over" in allowed.study.notices[0]
     with pytest.raises(UserError, match="the scores are of verifier with linear@1"):
         evaluate_detector(
-            calibration, [replace(row, model="linear@1") for row in scores], instances, responses, verdicts, FEW
+            calibration,
+            StudyInputs([replace(row, model="linear@1") for row in scores], responses, verdicts),
+            instances,
+            FEW,
         )
 
 
@@ -176,8 +182,8 @@ def test_another_benchmark_or_model_is_refused(calibration):
 def test_the_retention_follows_from_the_calibration():
     instances, responses, verdicts, _, scores = make_case(4, questions=30)
     settings = CalibrationSettings(max_false_positive_rate=0.07)
-    (calibration,) = calibrate_detectors(scores, responses, verdicts, settings)
-    evaluation = evaluate_detector(calibration, scores, instances, responses, verdicts)
+    (calibration,) = calibrate_detectors(StudyInputs(scores, responses, verdicts), settings)
+    evaluation = evaluate_detector(calibration, StudyInputs(scores, responses, verdicts), instances)
     assert evaluation.study.settings.retention == 0.93
 
 

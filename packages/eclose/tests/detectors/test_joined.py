@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from eclose.detectors.joined import NO_RECORD, NO_VERDICT, study_detectors
+from eclose.detectors.joined import NO_RECORD, NO_VERDICT, StudyInputs, study_detectors
 from eclose.detectors.scores import DetectorKind, DetectorScore
 from eclose.detectors.study_statistics import (
     DISJOINT_GROUPS,
@@ -128,7 +128,7 @@ def assert_result(result, loop):
 def test_every_statistic_and_interval_by_loops(seed):
     responses, verdicts, truth = make_responses(seed)
     scores = make_scores(seed, truth)
-    study = study_detectors(scores, responses, verdicts, FEW)
+    study = study_detectors(StudyInputs(scores, responses, verdicts), FEW)
     assert [result.detector.kind for result in study.results] == list(MODELS)
     for result in study.results:
         assert_result(result, LoopStudy(truth, responses, verdicts, scores, result.detector.kind, FEW))
@@ -138,7 +138,7 @@ def test_every_statistic_and_interval_by_loops(seed):
 def test_the_common_responses_by_loops():
     responses, verdicts, truth = make_responses(3)
     scores = make_scores(3, truth)
-    study = study_detectors(scores, responses, verdicts, FEW)
+    study = study_detectors(StudyInputs(scores, responses, verdicts), FEW)
     values = {
         kind: {row.response_id for row in scores if row.detector is kind and row.score is not None} for kind in MODELS
     }
@@ -164,7 +164,7 @@ def test_common_responses_are_studied_above_one_percent_only(missing, repeated):
     truth = {response.id: truth[response.id] for response in used}
     scores = make_scores(4, truth, missing=0)
     scores = drop_scores(scores, DetectorKind.CLOSURE, list(truth)[:missing])
-    study = study_detectors(scores, used, verdicts, FEW)
+    study = study_detectors(StudyInputs(scores, used, verdicts), FEW)
     assert study.unshared == missing
     assert bool(study.common) is repeated
 
@@ -172,10 +172,10 @@ def test_common_responses_are_studied_above_one_percent_only(missing, repeated):
 def test_equal_scores_on_the_common_responses_give_the_same_result():
     responses, verdicts, truth = make_responses(5)
     scores = make_scores(5, truth, missing=0)
-    whole = study_detectors(scores, responses, verdicts, FEW)
+    whole = study_detectors(StudyInputs(scores, responses, verdicts), FEW)
     # A detector that scored half of the responses leaves the others as they were.
     half = drop_scores(scores, DetectorKind.CLOSURE, list(truth)[::2])
-    study = study_detectors(half, responses, verdicts, FEW)
+    study = study_detectors(StudyInputs(half, responses, verdicts), FEW)
     assert [row.separations for row in study.results[:2]] == [row.separations for row in whole.results[:2]]
     assert [row.means for row in study.results[:2]] == [row.means for row in whole.results[:2]]
     assert study.results[2].scored == study.common[2].scored == study.common[0].scored
@@ -186,7 +186,7 @@ def test_detectors_with_the_same_scores_have_the_same_intervals():
     responses, verdicts, truth = make_responses(6)
     scores = make_scores(6, truth, kinds=[DetectorKind.CLOSURE], missing=0)
     twin = [replace(record, model="modernbert-nli") for record in scores]
-    study = study_detectors([*scores, *twin], responses, verdicts, FEW)
+    study = study_detectors(StudyInputs([*scores, *twin], responses, verdicts), FEW)
     first, second = study.results
     assert first.detector != second.detector
     assert (first.means, first.separations) == (second.means, second.separations)
@@ -197,7 +197,7 @@ def test_detectors_with_the_same_scores_have_the_same_intervals():
 def test_the_gap_is_the_sum_of_its_classes(seed):
     # Relations of tests/paper/derivations/detectors.py: weighted means of scores and AUROCs, summed detections.
     responses, verdicts, truth = make_responses(seed, kinds=tuple(VERDICTS)[:4], shares=(0.6, 0.15, 0.1, 0.15))
-    study = study_detectors(make_scores(seed, truth), responses, verdicts, FEW)
+    study = study_detectors(StudyInputs(make_scores(seed, truth), responses, verdicts), FEW)
     for result in study.results:
         total = result.scored[StudyGroup.GAP]
         assert total == sum(result.scored[name] for name in GAP_CLASSES)
@@ -215,10 +215,10 @@ def test_the_gap_is_the_sum_of_its_classes(seed):
 def test_the_order_of_records_changes_nothing():
     responses, verdicts, truth = make_responses(7)
     scores = make_scores(7, truth)
-    study = study_detectors(scores, responses, verdicts, FEW)
+    study = study_detectors(StudyInputs(scores, responses, verdicts), FEW)
     random = Random(1)
     shuffled = study_detectors(
-        *(random.sample(records, len(records)) for records in (scores, responses, verdicts)), FEW
+        StudyInputs(*(random.sample(records, len(records)) for records in (scores, responses, verdicts))), FEW
     )
     assert [row.separations for row in shuffled.results] == [row.separations for row in study.results]
     assert [row.means for row in shuffled.results] == [row.means for row in study.results]
@@ -234,7 +234,7 @@ def test_every_record_is_counted_once():
     # Two responses lose their verdict, and a verdict is about a response of another run.
     lost = {row.response_id for row in verdicts[:2]}
     labels = [*verdicts[2:], replace(verdicts[5], response_id="elsewhere")]
-    study = study_detectors([*scores, stranger], responses, labels, FEW)
+    study = study_detectors(StudyInputs([*scores, stranger], responses, labels), FEW)
     assert study.unknown_verdicts == 1
     assert study.undecided[NO_VERDICT] == 2
     expected = [kind for id_, kind in truth.items() if id_ not in lost]
@@ -270,7 +270,7 @@ def test_every_record_is_counted_once():
 
 def test_an_empty_group_is_undefined_and_not_zero():
     responses, verdicts, truth = make_responses(9, kinds=("reliable", "locally_unsound"), shares=(0.7, 0.3))
-    study = study_detectors(make_scores(9, truth), responses, verdicts, FEW)
+    study = study_detectors(StudyInputs(make_scores(9, truth), responses, verdicts), FEW)
     for result in study.results:
         for group in (StudyGroup.GAP, *GAP_CLASSES):
             assert result.scored[group] == 0
@@ -286,7 +286,7 @@ def test_an_empty_group_is_undefined_and_not_zero():
 
 def test_without_reliable_responses_nothing_is_calibrated():
     responses, verdicts, truth = make_responses(10, kinds=("path_deviation", "locally_unsound"), shares=(0.5, 0.5))
-    study = study_detectors(make_scores(10, truth), responses, verdicts, FEW)
+    study = study_detectors(StudyInputs(make_scores(10, truth), responses, verdicts), FEW)
     for result in study.results:
         assert result.threshold is None
         assert result.false_positive_rate.value is None
@@ -303,7 +303,7 @@ def test_a_detector_that_scored_nothing_is_undefined_throughout():
         for record in scores
         if record.detector is DetectorKind.CLOSURE
     ]
-    study = study_detectors([*scores, *blank], responses, verdicts, FEW)
+    study = study_detectors(StudyInputs([*scores, *blank], responses, verdicts), FEW)
     result = study.results[2]
     assert result.detector.model == "blank"
     assert {estimate.value for estimate in result.means.values()} == {None}
@@ -317,7 +317,7 @@ def test_a_detector_that_scored_nothing_is_undefined_throughout():
 def test_ties_at_the_threshold_flag_nobody():
     responses, verdicts, truth = make_responses(12, kinds=("reliable", "path_deviation"), shares=(0.7, 0.3))
     scores = [DetectorScore(response_id=id_, detector=DetectorKind.ALIGNMENT, model="m", score=0.5) for id_ in truth]
-    (result,) = study_detectors(scores, responses, verdicts, FEW).results
+    (result,) = study_detectors(StudyInputs(scores, responses, verdicts), FEW).results
     assert result.threshold == 0.5
     assert result.separations[StudyGroup.GAP].auroc.value == 0.5
     assert result.separations[StudyGroup.GAP].recall.value == 0
@@ -326,7 +326,7 @@ def test_ties_at_the_threshold_flag_nobody():
 
 def test_one_threshold_and_one_point_of_the_sweep_serve_all_groups():
     responses, verdicts, truth = make_responses(13, questions=80)
-    study = study_detectors(make_scores(13, truth), responses, verdicts, FEW)
+    study = study_detectors(StudyInputs(make_scores(13, truth), responses, verdicts), FEW)
     for result in study.results:
         by_id = dict(result.scores[StudyGroup.LOCALLY_UNSOUND])
         flagged = sum(score < result.threshold for score in by_id.values())
@@ -340,11 +340,11 @@ def test_one_threshold_and_one_point_of_the_sweep_serve_all_groups():
 def test_other_settings_reach_the_statistics():
     responses, verdicts, truth = make_responses(14, questions=60)
     scores = make_scores(14, truth)
-    plain = study_detectors(scores, responses, verdicts, FEW).results[0]
-    loose = study_detectors(scores, responses, verdicts, replace(FEW, retention=0.6)).results[0]
+    plain = study_detectors(StudyInputs(scores, responses, verdicts), FEW).results[0]
+    loose = study_detectors(StudyInputs(scores, responses, verdicts), replace(FEW, retention=0.6)).results[0]
     assert loose.threshold > plain.threshold
     assert 0.2 < loose.false_positive_rate.value <= 0.4
-    other = study_detectors(scores, responses, verdicts, replace(FEW, seed=1)).results[0]
+    other = study_detectors(StudyInputs(scores, responses, verdicts), replace(FEW, seed=1)).results[0]
     assert other.means[StudyGroup.GAP].value == plain.means[StudyGroup.GAP].value
     assert other.means[StudyGroup.GAP].interval != plain.means[StudyGroup.GAP].interval
 
@@ -364,17 +364,17 @@ def test_records_that_do_not_belong_together_are_refused():
     responses, verdicts, truth = make_responses(15)
     scores = make_scores(15, truth, missing=0)
     with pytest.raises(UserError, match="two scores of ragas"):
-        study_detectors([*scores, scores[0]], responses, verdicts, FEW)
+        study_detectors(StudyInputs([*scores, scores[0]], responses, verdicts), FEW)
     with pytest.raises(UserError, match="two verdicts"):
-        study_detectors(scores, responses, [*verdicts, verdicts[0]], FEW)
+        study_detectors(StudyInputs(scores, responses, [*verdicts, verdicts[0]]), FEW)
     with pytest.raises(UserError, match="two responses have the id"):
-        study_detectors(scores, [*responses, responses[0]], verdicts, FEW)
+        study_detectors(StudyInputs(scores, [*responses, responses[0]], verdicts), FEW)
     with pytest.raises(UserError, match="names question 'other'"):
-        study_detectors(scores, responses, [replace(verdicts[0], instance_id="other"), *verdicts[1:]], FEW)
+        study_detectors(StudyInputs(scores, responses, [replace(verdicts[0], instance_id="other"), *verdicts[1:]]), FEW)
     with pytest.raises(UserError, match="no score to study"):
-        study_detectors([], responses, verdicts, FEW)
+        study_detectors(StudyInputs([], responses, verdicts), FEW)
     with pytest.raises(UserError, match="no response has labels"):
-        study_detectors(scores, responses, [], FEW)
+        study_detectors(StudyInputs(scores, responses, []), FEW)
 
 
 @pytest.mark.parametrize("change", [{"folds": 1}, {"resamples": 0}, {"retention": 0}, {"level": 1}])
@@ -386,6 +386,8 @@ def test_settings_out_of_range_are_refused(change):
 def test_generators_of_a_detectors_own_family_are_named():
     responses, verdicts, truth = make_responses(16)
     scores = [replace(row, model="Qwen/Qwen3-4B@abc") for row in make_scores(16, truth, kinds=[DetectorKind.CLOSURE])]
-    assert study_detectors(scores, responses, verdicts, FEW).same_family_pairs == (("Qwen/Qwen3-4B@abc", "qwen3-8b"),)
-    other = study_detectors(make_scores(16, truth), responses, verdicts, FEW)
+    assert study_detectors(StudyInputs(scores, responses, verdicts), FEW).same_family_pairs == (
+        ("Qwen/Qwen3-4B@abc", "qwen3-8b"),
+    )
+    other = study_detectors(StudyInputs(make_scores(16, truth), responses, verdicts), FEW)
     assert other.same_family_pairs == ()

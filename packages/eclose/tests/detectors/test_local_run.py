@@ -7,9 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from eclose.detectors.entailment import ClosureDetector, StepSupportDetector
+from eclose.detectors.entailment import (
+    ClosureDetector,
+    PairPlan,
+    StepLabels,
+    StepSupportDetector,
+    score_pairs_by_length,
+)
 from eclose.detectors.entailment_models import EntailmentModel, find_entailment_model
-from eclose.detectors.local_detector import PairPlan, StepLabels, score_pairs_by_length
 from eclose.detectors.local_run import PairQueue, read_step_labels, score_responses_locally
 from eclose.detectors.scores import DetectorScore, Unscored
 from eclose.errors import RecordError, SettingError, UserError

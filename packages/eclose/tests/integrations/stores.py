@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -48,6 +49,39 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
 
+@contextmanager
+def serve(answer):
+    """Serve the answers of a function of request and body, (status, headers, body); yield the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        # Connections are reused, and Nagle's algorithm would delay every reply on them.
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_POST(self):
+            status, headers, body = answer(self, self.rfile.read(int(self.headers.get("content-length") or 0)))
+            self.send_response(status)
+            for name, value in {"content-length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    server = _Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 class TraceStore:
     """A server that stores what it is sent under its id, as the stores do, and notes every request."""
 
@@ -59,44 +93,20 @@ class TraceStore:
         self.unknown_spans = set()
         self.rejected_names = set()
         """Names of scores that Langfuse accepts as a request and rejects as a score."""
-        store = self
-
-        class Handler(BaseHTTPRequestHandler):
-            # Connections are reused, and Nagle's algorithm would delay every reply on them.
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                with store._lock:
-                    status, reply = store._answer(self.path, body, dict(self.headers))
-                payload = json.dumps(reply).encode()
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("retry-after", "0")
-                self.send_header("content-length", str(len(payload)))
-                self.end_headers()
-                self.wfile.write(payload)
-
-            def log_message(self, *_):
-                pass
-
         self._lock = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._serving = serve(self._reply)
 
     def __enter__(self):
-        self._thread.start()
+        self.url = self._serving.__enter__()
         return self
 
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def __exit__(self, *error):
+        self._serving.__exit__(*error)
 
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self._server.server_port}"
+    def _reply(self, request, body):
+        with self._lock:
+            status, reply = self._answer(request.path, json.loads(body), dict(request.headers))
+        return status, {"content-type": "application/json", "retry-after": "0"}, json.dumps(reply).encode()
 
     def _answer(self, path, body, headers):
         self.requests.append((path, body, headers))

@@ -5,12 +5,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import threading
 import time
 import tracemalloc
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
@@ -21,9 +17,7 @@ from eclose.integrations import stores
 from eclose.integrations.otlp import parse_otlp_headers
 from eclose.integrations.scores import DeliveryStatus, ScoredResponse, ScoreName, VerdictScore, VerdictScoreTable
 from eclose.integrations.stores import TRACE_STORES, send_scores
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from tests.integrations.stores import serve
 
 SECRET, PUBLIC, PASSWORD = "sk-lf-0123456789abcdef0123", "PUBLIC_0123456789abcdef", "correct horse battery"
 KEYS = {
@@ -43,40 +37,8 @@ TRACE = {"trace": {"trace_info": {"assessments": []}}}
 BOMB = gzip.compress(gzip.compress(bytes(2**29), 9), 9)
 
 
-@contextmanager
-def store(answer: Callable[[Any, bytes], tuple[int, dict[str, str], bytes]]) -> Iterator[str]:
-    """Serve the answers of a function of request and body; yield the address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-
-        def do_POST(self):
-            status, headers, body = answer(self, self.rfile.read(int(self.headers.get("content-length") or 0)))
-            self.send_response(status)
-            for name, value in {"content-length": str(len(body)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_POST  # noqa: N815
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def send(to, answer):
-    with store(answer) as url:
+    with serve(answer) as url:
         return list(iterate_async(send_scores(TRACE_STORES[to], TABLE, url, KEYS)))
 
 

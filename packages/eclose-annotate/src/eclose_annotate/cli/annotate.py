@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.import_options import takes_import_options
+from eclose.cli.shared.options import takes_import_options
 from eclose.cli.shared.output import format_count, print_line, print_table
 from eclose.cli.shared.recipe import recipe_key
 from eclose.readers.import_settings import ImportSettings

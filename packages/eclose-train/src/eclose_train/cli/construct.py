@@ -114,7 +114,7 @@ def construct(
     if options.ray is not None:
         # Workers build the run on their own machines, from names and settings: clients and connections cannot be sent.
         names = (constructor, verifier, reverifier)
-        where = (instances, names, options.base_url, out, settings, options.calls.deadline)
+        where = (instances, names, options.server, out, settings, options.calls.deadline)
         make_run = partial(build_construction_run, *where, layout=layout, limit=limit)
         result = run_on_ray_workers(make_run, options.calls, options, options.ray)
     else:

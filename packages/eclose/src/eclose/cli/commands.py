@@ -18,7 +18,6 @@ ENTRY_POINT_GROUP = "eclose.commands"
 
 
 def _of_extra(extra: str) -> CommandEntry:
-    """Return the entry of a command where its package is not installed."""
     return CommandEntry(target="", help=f"pip install 'eclose[{extra}]'")
 
 
@@ -47,11 +46,11 @@ COMMANDS = {
     ),
     "label": _of_extra("annotate"),
     "metrics": CommandEntry(
-        "eclose.cli.metrics:metrics",
+        "eclose.cli.diagnose:metrics",
         "Compute accuracy, soundness, sufficiency, reliability and the gap, with 95 % intervals over questions.",
     ),
     "report": CommandEntry(
-        "eclose.cli.report:report",
+        "eclose.cli.diagnose:report",
         "Write the report of judged runs: the same files as diagnose, or some of them, without its tables.",
     ),
     "screen": CommandEntry(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eclose.cli import data_read
-from eclose.cli.shared.import_options import takes_import_options
+from eclose.cli.shared.options import takes_import_options
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     AllowStale,
@@ -136,15 +136,11 @@ def sample(
 
 @app.command()
 def intersect(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Folders of finished runs, or files of responses.", show_default=False)
-    ],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, or files of responses.")],
     out: Out,
     eligible: Annotated[
         Path | None,
-        typer.Option(
-            help="File of screening records (id, eligible) or of ids; other questions are left out.", show_default=False
-        ),
+        typer.Option(help="File of screening records (id, eligible) or of ids; other questions are left out."),
     ] = None,
     force: Force = False,
 ) -> None:
@@ -261,7 +257,7 @@ def example(
 
 @app.command(name="from-inspect")
 def from_inspect(
-    log: Annotated[Path, typer.Argument(help="Log of Inspect AI, .eval or .json.", show_default=False)],
+    log: Annotated[Path, typer.Argument(help="Log of Inspect AI, .eval or .json.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False)],
     score: Annotated[str, typer.Option(help="Name of the score in the log that holds the judgments.")] = "lgg",
     force: Force = False,
@@ -295,7 +291,6 @@ def labels(
 def _scan(
     file: Path, layout: RecordLayout, imported: ImportSettings, aliases: Path | None = None
 ) -> Iterator[ReadRecord[Instance]]:
-    """Return the questions of a file, with the aliases of 2WikiMultiHopQA where given."""
     from eclose.readers.benchmarks import read_wikidata_aliases
     from eclose.readers.load import scan_instances
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.import_options import takes_import_options
+from eclose.cli.shared.options import takes_import_options
 from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line
 from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout

@@ -37,7 +37,14 @@ def demo(
         _print_report(run)
     else:
         print_line(f"{out}: done before, nothing to do")
-    _print_next_steps(out, page)
+    print_line("")
+    print_line(f"Open {page} in a browser: {page.resolve().as_uri()}")
+    print_line("Would these responses pass in CI?")
+    print_line(f"  eclose gate {out} --min-trr 0.85 --max-lgg 0.05")
+    print_line("With a file and a judge of your own:")
+    print_line("  pip install eclose")
+    print_line("  eclose judge responses.jsonl --judge provider/model --budget 5 --out mine")
+    print_line("  eclose diagnose mine")
 
 
 def _print_report(run: DemoRun) -> None:
@@ -49,13 +56,12 @@ def _print_report(run: DemoRun) -> None:
     # Validated first: diagnose then finds validation.json in the run and prints corrected rates.
     validate(run.folder, run.folder / PEOPLE_FILE)
     print_line("")
-    diagnose([run.folder], title=TITLE)
+    diagnose(runs=[run.folder], title=TITLE)
     print_line("")
     _print_truth(run)
 
 
 def _print_truth(run: DemoRun) -> None:
-    """Print the judge's rates, the corrected rates and the true ones."""
     from eclose.demo import JUDGE_ERROR_RATE, PLANTED_FILE
     from eclose.files.run_folder import VALIDATION_FILE
     from eclose.judging.validation_file import read_people_verdicts, read_validation
@@ -79,14 +85,3 @@ def _print_truth(run: DemoRun) -> None:
         )
     title = f"The judge errs in {JUDGE_ERROR_RATE:.0%} of its labels; a hundred true labels correct its rates"
     print_table(title, ("rate", "judge", "corrected", "in truth"), rows)
-
-
-def _print_next_steps(out: Path, page: Path) -> None:
-    print_line("")
-    print_line(f"Open {page} in a browser: {page.resolve().as_uri()}")
-    print_line("Would these responses pass in CI?")
-    print_line(f"  eclose gate {out} --min-trr 0.85 --max-lgg 0.05")
-    print_line("With a file and a judge of your own:")
-    print_line("  pip install eclose")
-    print_line("  eclose judge responses.jsonl --judge provider/model --budget 5 --out mine")
-    print_line("  eclose diagnose mine")

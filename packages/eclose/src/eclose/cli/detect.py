@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Never
 import typer
 
 from eclose.cli import detect_use as use
-from eclose.cli.shared.default_command import RunByDefault
 from eclose.cli.shared.model_options import ModelOptions, describe_forecast, run_on_ray_workers, takes_model_options
+from eclose.cli.shared.options import RunByDefault
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     AllowStale,
@@ -40,9 +40,7 @@ app = typer.Typer(
 @app.command(name="run")
 @takes_model_options
 def detect(
-    run: Annotated[
-        Path, typer.Argument(help="Folder of a run, with questions and responses.", file_okay=False, show_default=False)
-    ],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, with questions and responses.", file_okay=False)],
     *,
     detector: Annotated[
         Literal["ragas", "veriscore", "alignment", "closure", "alignscore", "verifier"],
@@ -50,8 +48,7 @@ def detect(
             help="ragas: share of statements that the passages support; veriscore: share of verifiable claims; "
             "alignment: probability that the trace pursues the question; closure: probability that the trace entails "
             "the answer; alignscore: support of each substantive step by its best passage; verifier: the weakest "
-            "dependency, by a verifier that was trained on families.",
-            show_default=False,
+            "dependency, by a verifier that was trained on families."
         ),
     ],
     # Not ECLOSE_MODEL, which names the model that answers: a detector of its family may rate it too high.
@@ -62,12 +59,10 @@ def detect(
             "folder or hub name of an entailment model, which runs in this process. A verifier needs none.",
             envvar="ECLOSE_DETECTOR_MODEL",
             show_envvar=False,
-            show_default=False,
         ),
     ] = None,
     verifier: Annotated[
-        Path | None,
-        typer.Option(help="Folder of a trained verifier (detector verifier only).", show_default=False),
+        Path | None, typer.Option(help="Folder of a trained verifier (detector verifier only).")
     ] = None,
     scores: Annotated[
         Path | None,
@@ -77,7 +72,6 @@ def detect(
             help="File of the scores, for a second model behind one detector.  "
             "[default: scores-DETECTOR.jsonl in the run]",
             dir_okay=False,
-            show_default=False,
         ),
     ] = None,
     effort: Annotated[str | None, recipe_key()] = None,
@@ -157,7 +151,7 @@ def detect(
             calls, gpus = limit_responses(), gpus_per_worker
         else:
             calls, gpus = options.calls, None
-            make_run = partial(build_detector_run, run, model, options.base_url, settings, calls.deadline, scores)
+            make_run = partial(build_detector_run, run, model, options.server, settings, calls.deadline, scores)
         result = run_on_ray_workers(make_run, calls, options, options.ray, gpus=gpus)
     else:
         result = score(
@@ -167,7 +161,6 @@ def detect(
 
 
 def _end_run(result: RunResult, max_unscored_share: float) -> Never:
-    """Print counts and responses without a score; exit with 3 where these are too many or a record is unreadable."""
     print_run_summary(result)
     too_many_unscored = _print_unscored(result, max_unscored_share)
     # The funnel counts the questions that could not be read.
@@ -193,7 +186,6 @@ def _print_unscored(result: RunResult, limit: float) -> bool:
 
 
 def _print_related_models(run: Path, model: str | ModelRef) -> None:
-    """Print a line where the detector scores responses of its own model family."""
     from eclose.files.run_folder import RESPONSES_FILE
     from eclose.readers.response_tasks import find_related_models
 
@@ -224,18 +216,13 @@ def _print_forecast(
 
 @app.command()
 def convert(
-    checkpoint: Annotated[
-        Path, typer.Argument(help="Published file, such as AlignScore-large.ckpt.", dir_okay=False, show_default=False)
-    ],
+    checkpoint: Annotated[Path, typer.Argument(help="Published file, such as AlignScore-large.ckpt.", dir_okay=False)],
     *,
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="Folder to write; its name must contain alignscore.", show_default=False),
-    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write; its name must contain alignscore.")],
     backbone: Annotated[
         str, typer.Option(help="Folder or hub name of the model that the checkpoint was trained on.")
     ] = "roberta-large",
-    revision: Annotated[str | None, typer.Option(help="Commit of the backbone on the hub.", show_default=False)] = None,
+    revision: Annotated[str | None, typer.Option(help="Commit of the backbone on the hub.")] = None,
 ) -> None:
     """Convert the published checkpoint of AlignScore to safetensors, once; detectors read no pickled weights.
 

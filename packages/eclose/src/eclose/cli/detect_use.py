@@ -28,33 +28,23 @@ if TYPE_CHECKING:
 
 
 LabelledRuns: TypeAlias = Annotated[
-    list[Path],
-    typer.Argument(metavar="RUN...", help="Folders of scored and labelled runs.", file_okay=False, show_default=False),
+    list[Path], typer.Argument(metavar="RUN...", help="Folders of scored and labelled runs.", file_okay=False)
 ]
 Verdicts: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        help="File of settled verdicts, such as those of people.  [default: the judgments of the runs]",
-        dir_okay=False,
-        show_default=False,
+        help="File of settled verdicts, such as those of people.  [default: the judgments of the runs]", dir_okay=False
     ),
 ]
-ScoreFiles: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="File of scores; repeatable.  [default: every scores-*.jsonl in the runs]",
-        dir_okay=False,
-        show_default=False,
-    ),
-]
-Resamples: TypeAlias = Annotated[int, recipe_key(min=1)]
-StudySeed: TypeAlias = Annotated[int, recipe_key()]
 
 
 def calibrate(
     runs: LabelledRuns,
     *,
-    scores: ScoreFiles = None,
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option(help="File of scores; repeatable.  [default: every scores-*.jsonl in the runs]", dir_okay=False),
+    ] = None,
     verdicts: Verdicts = None,
     out: Annotated[
         Path | None,
@@ -63,7 +53,6 @@ def calibrate(
             "-o",
             help="File of the calibration, for one detector.  [default: calibration-DETECTOR.json in the first run]",
             dir_okay=False,
-            show_default=False,
         ),
     ] = None,
     max_fpr: Annotated[
@@ -91,7 +80,6 @@ def calibrate(
 
 
 def _print_calibration(calibration: DetectorCalibration) -> None:
-    """Print notices, the threshold, and the share of each group below it."""
     from eclose.detectors.study_statistics import FAILURE_GROUPS, StudyGroup
 
     for sentence in calibration.notices:
@@ -117,9 +105,7 @@ def evaluate(
     calibration: Annotated[
         Path | None,
         typer.Option(
-            help="File of a calibration (eclose detect calibrate), to evaluate that detector alone.",
-            dir_okay=False,
-            show_default=False,
+            help="File of a calibration (eclose detect calibrate), to evaluate that detector alone.", dir_okay=False
         ),
     ] = None,
     scores: Annotated[
@@ -128,7 +114,6 @@ def evaluate(
             help="File of scores; repeatable.  [default: every scores-*.jsonl in the runs; with --calibration, "
             "scores-DETECTOR.jsonl]",
             dir_okay=False,
-            show_default=False,
         ),
     ] = None,
     verdicts: Verdicts = None,
@@ -139,12 +124,11 @@ def evaluate(
             "-o",
             help="Folder of the report.  [default: detectors in the first run; with --calibration, "
             "evaluation-DETECTOR]",
-            show_default=False,
         ),
     ] = None,
     retention: Annotated[float | None, recipe_key(min=0, max=1)] = None,
-    resamples: Resamples = 2_000,
-    seed: StudySeed = 42,
+    resamples: Annotated[int, recipe_key(min=1)] = 2_000,
+    seed: Annotated[int, recipe_key()] = 42,
     other_benchmark: OtherBenchmark = False,
     allow_stale: AllowStale = False,
 ) -> None:
@@ -198,7 +182,6 @@ def _print_files(files: Mapping[str, Path]) -> None:
 
 
 def _print_evaluation(evaluation: DetectorEvaluation) -> None:
-    """Print notices and the tables of a calibrated detector."""
     from eclose.report.detectors.tables import ROBUSTNESS_TABLE, build_detector_tables, build_evaluation_tables
 
     for sentence in evaluation.study.notices:
@@ -212,26 +195,14 @@ def _print_evaluation(evaluation: DetectorEvaluation) -> None:
 
 
 def choose(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            help="Folder of a run with several responses to a question.", file_okay=False, show_default=False
-        ),
-    ],
+    run: Annotated[Path, typer.Argument(help="Folder of a run with several responses to a question.", file_okay=False)],
     *,
     scores: Annotated[
         Path | None,
-        typer.Option(
-            help="Scores of one detector.  [default: scores-verifier.jsonl in the run]",
-            dir_okay=False,
-            show_default=False,
-        ),
+        typer.Option(help="Scores of one detector.  [default: scores-verifier.jsonl in the run]", dir_okay=False),
     ] = None,
     calibration: Annotated[
-        Path | None,
-        typer.Option(
-            help="Calibration of the detector; its ranks replace the scores.", dir_okay=False, show_default=False
-        ),
+        Path | None, typer.Option(help="Calibration of the detector; its ranks replace the scores.", dir_okay=False)
     ] = None,
     strategy: Annotated[
         Literal["majority-verifier", "verifier", "majority", "random"],
@@ -251,16 +222,10 @@ def choose(
     ] = 0.0,
     seed: Annotated[int, recipe_key()] = 42,
     verdicts: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of settled verdicts; all strategies are then compared.", dir_okay=False, show_default=False
-        ),
+        Path | None, typer.Option(help="File of settled verdicts; all strategies are then compared.", dir_okay=False)
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="File of the choices.  [default: choices.jsonl in the run]", show_default=False
-        ),
+        Path | None, typer.Option("--out", "-o", help="File of the choices.  [default: choices.jsonl in the run]")
     ] = None,
     other_benchmark: OtherBenchmark = False,
     force: Annotated[bool, typer.Option("--force", help="Replace choices that were made otherwise.")] = False,
@@ -296,7 +261,6 @@ def choose(
 
 
 def _print_choices(chosen: ChosenRun, settings: ChoiceSettings) -> None:
-    """Print how many questions have a chosen response, and why the others have none."""
     from collections import Counter
 
     total = len(chosen.choices)
@@ -306,7 +270,6 @@ def _print_choices(chosen: ChosenRun, settings: ChoiceSettings) -> None:
 
 
 def _print_strategies(chosen: ChosenRun, settings: ChoiceSettings, verdicts: Path) -> None:
-    """Print the reliability and accuracy of the choices, and of every strategy without abstention."""
     from eclose.detectors.select_answer import ChoiceStrategy, evaluate_choices
     from eclose.files.jsonl import read_records
     from eclose.stats.intervals import wilson_interval

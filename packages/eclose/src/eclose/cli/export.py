@@ -19,16 +19,15 @@ _SHOWN_REASONS = 5
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="Folder of a judged run.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a judged run.")],
     target: Annotated[
         str | None,
         typer.Argument(
-            help="File (otlp, csv, parquet) or base URL of the store.  [default: the address in the environment]",
-            show_default=False,
+            help="File (otlp, csv, parquet) or base URL of the store.  [default: the address in the environment]"
         ),
     ] = None,
     *,
-    to: Annotated[str, typer.Option("--to", help=f"Kind of the target: {_TARGETS}.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help=f"Kind of the target: {_TARGETS}.")],
     allow_stale: AllowStale = False,
 ) -> None:
     """Send the verdicts of a judged run to a trace store, or write them to a file.
@@ -67,7 +66,6 @@ def _print_result(result: ExportResult) -> None:
 
 
 def _show_progress(deliveries: Iterable[Delivery], total: int) -> Iterator[Delivery]:
-    """Pass deliveries on; on a terminal, show on standard error how many scores there were so far."""
     scores = 0
     with show_status("export") as show:
         for delivery in deliveries:

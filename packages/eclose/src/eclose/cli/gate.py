@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,62 +16,38 @@ FAILED, UNDECIDED = 100, 101
 """The exit codes of a gate that fails, and of one that cannot tell."""
 
 
-def _limit(flag: str, text: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(flag, min=0, max=1, help=text, show_default=False)
-    return option
+def _limit(text: str) -> Any:
+    return typer.Option(min=0, max=1, help=text)
 
 
 def gate(
-    run: Annotated[Path, typer.Argument(help="Folder of a judged run, or a table of its labels.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a judged run, or a table of its labels.")],
     *,
-    min_trr: Annotated[float | None, _limit("--min-trr", "Smallest share of reliable traces (0 to 1).")] = None,
-    min_accuracy: Annotated[
-        float | None, _limit("--min-accuracy", "Smallest share of correct answers (0 to 1).")
-    ] = None,
-    min_lsr: Annotated[float | None, _limit("--min-lsr", "Smallest share of locally sound traces (0 to 1).")] = None,
-    max_lgg: Annotated[
-        float | None, _limit("--max-lgg", "Largest share of traces in the local-global gap (0 to 1).")
-    ] = None,
-    max_unjudged: Annotated[
-        float | None, _limit("--max-unjudged", "Largest share of responses without a label (0 to 1).")
-    ] = None,
+    min_trr: Annotated[float | None, _limit("Smallest share of reliable traces (0 to 1).")] = None,
+    min_accuracy: Annotated[float | None, _limit("Smallest share of correct answers (0 to 1).")] = None,
+    min_lsr: Annotated[float | None, _limit("Smallest share of locally sound traces (0 to 1).")] = None,
+    max_lgg: Annotated[float | None, _limit("Largest share of traces in the local-global gap (0 to 1).")] = None,
+    max_unjudged: Annotated[float | None, _limit("Largest share of responses without a label (0 to 1).")] = None,
     against: Annotated[
-        Path | None,
-        typer.Option(help="Folder of a judged base run, for the limits on differences.", show_default=False),
+        Path | None, typer.Option(help="Folder of a judged base run, for the limits on differences.")
     ] = None,
-    max_trr_drop: Annotated[
-        float | None, _limit("--max-trr-drop", "Largest drop of TRR below the base run: 0.02 is 2 points.")
-    ] = None,
-    max_accuracy_drop: Annotated[
-        float | None, _limit("--max-accuracy-drop", "Largest drop of accuracy below the base run.")
-    ] = None,
-    max_lsr_drop: Annotated[float | None, _limit("--max-lsr-drop", "Largest drop of LSR below the base run.")] = None,
-    max_lgg_rise: Annotated[float | None, _limit("--max-lgg-rise", "Largest rise of LGG above the base run.")] = None,
+    max_trr_drop: Annotated[float | None, _limit("Largest drop of TRR below the base run: 0.02 is 2 points.")] = None,
+    max_accuracy_drop: Annotated[float | None, _limit("Largest drop of accuracy below the base run.")] = None,
+    max_lsr_drop: Annotated[float | None, _limit("Largest drop of LSR below the base run.")] = None,
+    max_lgg_rise: Annotated[float | None, _limit("Largest rise of LGG above the base run.")] = None,
     validation: Annotated[
         Path | None,
-        typer.Option(
-            help="Validation file of the judge, to correct the rates.  [default: validation.json in the run]",
-            show_default=False,
-        ),
+        typer.Option(help="Validation file of the judge, to correct the rates.  [default: validation.json in the run]"),
     ] = None,
     undecided: Annotated[
         Literal["pass", "fail"] | None,
-        typer.Option(
-            help="Exit with 0 (pass) or 100 (fail) where the outcome cannot be told, instead of 101.",
-            show_default=False,
-        ),
+        typer.Option(help="Exit with 0 (pass) or 100 (fail) where the outcome cannot be told, instead of 101."),
     ] = None,
     comment: Annotated[
         Path | None,
-        typer.Option(
-            help="File for a comment on a pull request (Markdown, fewer than 60 lines).",
-            dir_okay=False,
-            show_default=False,
-        ),
+        typer.Option(help="File for a comment on a pull request (Markdown, fewer than 60 lines).", dir_okay=False),
     ] = None,
-    report_url: Annotated[
-        str | None, typer.Option(help="Address of the full report, linked in the comment.", show_default=False)
-    ] = None,
+    report_url: Annotated[str | None, typer.Option(help="Address of the full report, linked in the comment.")] = None,
     seed: Annotated[int, recipe_key()] = 42,
     allow_stale: AllowStale = False,
 ) -> None:

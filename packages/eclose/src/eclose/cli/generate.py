@@ -32,14 +32,12 @@ if TYPE_CHECKING:
 
 @takes_model_options
 def generate(
-    instances: Annotated[
-        Path, typer.Argument(help="File of questions with passages, in any known layout.", show_default=False)
-    ],
+    instances: Annotated[Path, typer.Argument(help="File of questions with passages, in any known layout.")],
     *,
     model: ModelName,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False, show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False)],
     adapter: Annotated[
-        Path | None, typer.Option(help="Folder of an adapter, for weights loaded in this process.", show_default=False)
+        Path | None, typer.Option(help="Folder of an adapter, for weights loaded in this process.")
     ] = None,
     base_model: Annotated[str | None, recipe_key()] = None,
     adapter_recipe: Annotated[Path | None, recipe_key()] = None,
@@ -56,9 +54,7 @@ def generate(
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 1_024,
     max_length: Annotated[int, recipe_key(min=1)] = 8_192,
     thinking: Annotated[bool | None, recipe_key()] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Answer only this many questions, the first by id.", show_default=False)
-    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Answer only this many questions, the first by id.")] = None,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
     options: ModelOptions,
 ) -> None:
@@ -103,7 +99,7 @@ def generate(
         dtype=dtype,
         recipes=recipes,
         labels=labels,
-        base_url=options.base_url,
+        base_url=options.server,
         # --dry-run and replay send no call, so they work without an API key.
         keyless=options.sends_nothing,
         engine_settings=parse_vllm_settings(vllm),
@@ -129,7 +125,7 @@ def generate(
                 "engine: ray calls a served model as it is: no --adapter, base_model, adapter_recipe, backbone, "
                 "method, training_seed or replay."
             )
-        arguments = (instances, model, options.base_url, out)
+        arguments = (instances, model, options.server, out)
         make_run = partial(build_generation_run, *arguments, settings, options.calls.deadline)
         # One completion for each question: a reply without an answer is counted as such, and not asked for again.
         result = run_on_ray_workers(make_run, allow_one_attempt(options.calls), options, options.ray)
@@ -163,10 +159,7 @@ async def _print_forecast(
 
 
 def _print_summary(result: RunResult) -> None:
-    """Print the counts of records, of responses without an answer, and of calls."""
-    from eclose.generation import count_incomplete_responses
-
-    missing = count_incomplete_responses(result)
+    missing = result.manifest.calls["incomplete"]
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in missing.items())
     print_run_summary(
         result, f"without an answer: {format_count(sum(missing.values()), 'response')} ({reasons})" if missing else None

@@ -10,8 +10,6 @@ import typer
 from eclose.cli import judge_show as show
 from eclose.cli import judge_validate as validate
 from eclose.cli.data_read import print_reading_summary
-from eclose.cli.shared.default_command import RunByDefault
-from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.model_options import (
     JudgeName,
     ModelOptions,
@@ -19,6 +17,7 @@ from eclose.cli.shared.model_options import (
     run_on_ray_workers,
     takes_model_options,
 )
+from eclose.cli.shared.options import RunByDefault, takes_import_options
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     OtherBenchmark,
@@ -61,19 +60,13 @@ app = typer.Typer(
 def judge(
     responses: Annotated[
         Path,
-        typer.Argument(
-            help="Folder of a run, file of responses, or file with questions and responses side by side.",
-            show_default=False,
-        ),
+        typer.Argument(help="Folder of a run, file of responses, or file with questions and responses side by side."),
     ],
     *,
     judge_model: JudgeName,
-    instances: Annotated[
-        Path | None, typer.Option(help="File of the questions, where it is not in the run.", show_default=False)
-    ] = None,
+    instances: Annotated[Path | None, typer.Option(help="File of the questions, where it is not in the run.")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Folder of the run.  [default: that of the responses]", show_default=False),
+        Path | None, typer.Option("--out", "-o", help="Folder of the run.  [default: that of the responses]")
     ] = None,
     reference_free: Annotated[
         bool,
@@ -97,15 +90,11 @@ def judge(
     only: Annotated[
         list[DetectorBand] | None,
         typer.Option(
-            help="Judge only responses that a calibrated detector puts in this band; repeatable. Needs --calibration.",
-            show_default=False,
+            help="Judge only responses that a calibrated detector puts in this band; repeatable. Needs --calibration."
         ),
     ] = None,
     calibration: Annotated[
-        Path | None,
-        typer.Option(
-            help="Calibration that sets the bands (eclose detect calibrate).", dir_okay=False, show_default=False
-        ),
+        Path | None, typer.Option(help="Calibration that sets the bands (eclose detect calibrate).", dir_okay=False)
     ] = None,
     scores: Annotated[Path | None, recipe_key(dir_okay=False)] = None,
     other_benchmark: OtherBenchmark = False,
@@ -169,7 +158,7 @@ def judge(
             f"{model.name} is of the model family of {', '.join(related)}, which it judges: validate it against people"
         )
     if options.ray is not None:
-        where = (sources, judge_model, options.base_url, folder, settings, options.calls.deadline, bands)
+        where = (sources, judge_model, options.server, folder, settings, options.calls.deadline, bands)
         result = run_on_ray_workers(partial(build_judge_run, *where), options.calls, options, options.ray)
     else:
         watched = replace(options.run_options, watch=partial(show_run_progress, accepted=RECORDED))

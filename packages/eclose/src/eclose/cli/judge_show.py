@@ -14,12 +14,11 @@ if TYPE_CHECKING:
 
 
 def show(
-    run: Annotated[Path, typer.Argument(help="Folder of a judged run.", show_default=False)],
-    response: Annotated[str, typer.Argument(help="Id of a response.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a judged run.")],
+    response: Annotated[str, typer.Argument(help="Id of a response.")],
     *,
     ledger: Annotated[
-        str | None,
-        typer.Option(help="Ledger of the judge's calls.  [default: ledger.sqlite in the run]", show_default=False),
+        str | None, typer.Option(help="Ledger of the judge's calls.  [default: ledger.sqlite in the run]")
     ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Leave out prompts and replies.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -50,7 +49,6 @@ def show(
 
 
 def _print_labels(trail: JudgmentTrail) -> None:
-    """Print the response and its labels, with the reason of each missing one."""
     from eclose.report.wording import LABEL_WORDS, explain_missing_label
     from eclose.values.judgment import missing_reason_kind
 
@@ -76,7 +74,6 @@ def _print_labels(trail: JudgmentTrail) -> None:
 
 
 def _print_steps(trail: JudgmentTrail) -> None:
-    """Print each step of the trace, whether it holds, and why not."""
     from eclose.report.wording import CODE_WORDS
 
     rows = []

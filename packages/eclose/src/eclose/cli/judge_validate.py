@@ -28,23 +28,15 @@ if TYPE_CHECKING:
 
 
 def validate(
-    run: Annotated[Path, typer.Argument(help="Folder of a judged run.", show_default=False)],
-    verdicts: Annotated[
-        Path, typer.Option(help="File of people's verdicts on a random sample of its responses.", show_default=False)
-    ],
+    run: Annotated[Path, typer.Argument(help="Folder of a judged run.")],
+    verdicts: Annotated[Path, typer.Option(help="File of people's verdicts on a random sample of its responses.")],
     *,
     against: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Folder of a run with the same responses judged by another model or effort; repeatable.",
-            show_default=False,
-        ),
+        typer.Option(help="Folder of a run with the same responses judged by another model or effort; repeatable."),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="File of the validation.  [default: validation.json in the run]", show_default=False
-        ),
+        Path | None, typer.Option("--out", "-o", help="File of the validation.  [default: validation.json in the run]")
     ] = None,
     seed: Annotated[int, recipe_key()] = 42,
     resamples: Annotated[int, recipe_key(min=100)] = 2_000,
@@ -137,7 +129,6 @@ def print_validation(validation: ValidationRecord) -> None:
 
 
 def _print_datasets(validation: ValidationRecord) -> None:
-    """Print the agreement by dataset, or why there is no such table."""
     from eclose.metrics.summary import UNKNOWN_GROUP
 
     if len(validation.datasets) > 1:
@@ -167,7 +158,6 @@ def _agreement_row(row: LabelAgreementRow) -> tuple[str, ...]:
 
 
 def _print_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) -> None:
-    """Print one row for each judge or dataset: means and extremes over the five labels, and differences of rates."""
     from eclose.metrics.judge_against_people import JudgedLabel
 
     rows = [
@@ -190,7 +180,6 @@ def _print_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) 
 
 
 def _print_comparison(name: str, comparison: JudgeComparison) -> None:
-    """Print one row for each label: the agreement of both judges with people, and its difference with interval."""
     rows = [
         (
             str(label),

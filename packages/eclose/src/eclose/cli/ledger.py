@@ -20,9 +20,7 @@ app = typer.Typer(
 LedgerLocation = Annotated[
     str,
     typer.Argument(
-        metavar="LEDGER",
-        help="Folder of a run with ledger.sqlite, file of a ledger, or postgresql:// URL.",
-        show_default=False,
+        metavar="LEDGER", help="Folder of a run with ledger.sqlite, file of a ledger, or postgresql:// URL."
     ),
 ]
 

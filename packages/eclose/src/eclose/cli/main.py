@@ -70,7 +70,6 @@ def _commands(command: Any) -> dict[str | None, Any]:
 
 
 def _reads_environment(command: Any) -> bool:
-    """Return whether a command or a subcommand has an option that is also read from the environment."""
     reads = any(parameter.envvar for parameter in getattr(command, "params", ()))
     return reads or any(map(_reads_environment, _commands(command).values()))
 

@@ -25,12 +25,10 @@ if TYPE_CHECKING:
 
 @takes_model_options
 def screen(
-    instances: Annotated[
-        Path, typer.Argument(help="File of questions with passages and reference answers.", show_default=False)
-    ],
+    instances: Annotated[Path, typer.Argument(help="File of questions with passages and reference answers.")],
     *,
     judge_model: JudgeName,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False, show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False)],
     attempts: Annotated[int, recipe_key(min=1)] = 2,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
     options: ModelOptions,
@@ -52,7 +50,7 @@ def screen(
         print_line(f"{model.name}: {describe_forecast(usage, options.calls.currency)}")
         return
     if options.ray is not None:
-        where = (instances, judge_model, options.base_url, out, settings, options.calls.deadline, layout)
+        where = (instances, judge_model, options.server, out, settings, options.calls.deadline, layout)
         result = run_on_ray_workers(partial(build_screening_run, *where), options.calls, options, options.ray)
     else:
         running = screen_question_eligibility(

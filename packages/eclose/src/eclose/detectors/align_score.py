@@ -158,7 +158,6 @@ def _rename_weights(checkpoint: Path, state: Mapping[str, Tensor]) -> dict[str, 
 
 
 def _refuse_misfit(checkpoint: Path, backbone: str, config: Any, tensors: Mapping[str, Tensor]) -> None:
-    """Raise where names or shapes of the weights are not those of the classifier on this backbone."""
     import torch  # noqa: PLC0415
     from transformers import RobertaForSequenceClassification  # noqa: PLC0415 - heavy
 

@@ -22,11 +22,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from eclose.detectors.joined import (
     DetectorCounts,
+    StudyInputs,
     count_records,
     index_responses,
     index_scores,
     index_verdicts,
-    list_label_files,
     read_study_inputs,
 )
 from eclose.detectors.scores import DetectorBand, DetectorKind, DetectorScore, Unscored, require_score_files
@@ -35,15 +35,12 @@ from eclose.errors import SettingError, UserError
 from eclose.files.atomic import AtomicFile
 from eclose.files.json_reader import require_regular_file
 from eclose.files.manifest import hash_files
-from eclose.files.run_folder import RESPONSES_FILE
+from eclose.files.run_folder import JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.stats.ranking import ScoredResponses, threshold_at_retention
 from eclose.values.identity import content_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from eclose.values.response import Response
-    from eclose.values.verdict import SettledVerdict
 
 # Spelled out: the package of verifiers uses calibrations, so importing its enumeration would make a cycle.
 VERIFIER_HEADS = ("support", "alignment", "closure")
@@ -209,44 +206,25 @@ def list_head_values(record: DetectorScore) -> dict[str, float]:
 
 
 def calibrate_detectors(
-    scores: Iterable[DetectorScore],
-    responses: Iterable[Response],
-    verdicts: Iterable[SettledVerdict],
-    settings: CalibrationSettings | None = None,
-    *,
-    labels: str = "",
-    inputs: Mapping[str, str] | None = None,
-    notices: tuple[str, ...] = (),
+    data: StudyInputs, settings: CalibrationSettings | None = None, *, files: Mapping[str, str] | None = None
 ) -> tuple[DetectorCalibration, ...]:
     """Calibrate every detector on the reliable responses among the labelled ones.
 
-    Args:
-        scores: Records of one or more detectors, at most one for each response and detector.
-        responses: The labelled responses.
-        verdicts: Settled verdicts on the responses, of people or of a judge.
-        settings: Shares and heads.
-        labels: Who labelled the responses, in a sentence.
-        inputs: Content hashes of the files of all these, by name.
-        notices: Sentences to keep with the calibration.
-
-    Returns:
-        One calibration for each detector.
+    ``files`` are the content hashes of the files that the data were read from, by name.
 
     Raises:
         UserError: A detector scored fewer reliable responses than the threshold needs, or lacks a head.
     """
     settings = settings or CalibrationSettings()
-    verdict_of = index_verdicts(verdicts)
-    answered = index_responses(responses)
+    verdict_of = index_verdicts(data.verdicts)
+    answered = index_responses(data.responses)
     rows = {id_: verdict_of[id_] for id_ in answered if id_ in verdict_of}
     groups = {id_: list_study_groups(rows[id_].verdict) if id_ in rows else () for id_ in answered}
     # Undecided responses take no part, so their benchmarks do not count either.
     benchmarks = sorted({row.benchmark or UNNAMED_BENCHMARK for id_, row in rows.items() if groups[id_]})
     return tuple(
-        _calibrate_detector(
-            identity, part, groups, settings, tuple(benchmarks), labels=labels, inputs=inputs or {}, notices=notices
-        )
-        for identity, part in index_scores(scores).items()
+        _calibrate_detector(identity, part, groups, settings, data=data, benchmarks=benchmarks, files=files or {})
+        for identity, part in index_scores(data.scores).items()
     )
 
 
@@ -255,11 +233,10 @@ def _calibrate_detector(
     part: Mapping[str, DetectorScore],
     groups: Mapping[str, tuple[StudyGroup, ...]],
     settings: CalibrationSettings,
-    benchmarks: tuple[str, ...],
     *,
-    labels: str,
-    inputs: Mapping[str, str],
-    notices: tuple[str, ...],
+    data: StudyInputs,
+    benchmarks: Sequence[str],
+    files: Mapping[str, str],
 ) -> DetectorCalibration:
     heads = _collect_reliable_heads(identity, part, groups, settings)
     combined = {id_: combine_ranks(record, heads) for id_, record in part.items()}
@@ -275,17 +252,15 @@ def _calibrate_detector(
     _refuse_few_reliable(identity, len(reliable), settings)
     allowed, band = (Fraction(str(share)) for share in (settings.max_false_positive_rate, settings.uncertain_share))
     threshold, uncertain_below = (find_threshold(reliable, share) for share in (allowed, allowed + band))
+    notices = data.notices
     if len(reliable) < FEW_RELIABLE:
         points = f"{100 / len(reliable):.1f}"
-        notices = (
-            *notices,
-            f"The threshold rests on {len(reliable)} reliable responses: each is {points} points of FPR.",
-        )
+        notices += (f"The threshold rests on {len(reliable)} reliable responses: each is {points} points of FPR.",)
     return DetectorCalibration(
         detector=identity.kind,
         model=identity.model,
-        benchmarks=benchmarks,
-        labels=labels,
+        benchmarks=tuple(benchmarks),
+        labels=data.label_source,
         settings=settings,
         counts=count_records(combined, groups),
         heads={head: tuple(values) for head, values in heads.items()},
@@ -297,7 +272,7 @@ def _calibrate_detector(
             group: bisect_left(ranks[group], threshold) / len(ranks[group]) if ranks[group] else None
             for group in FAILURE_GROUPS
         },
-        inputs=inputs,
+        inputs=files,
         notices=notices,
     )
 
@@ -373,16 +348,9 @@ def calibrate_run(
     """
     scores = scores or require_score_files(runs)
     data = read_study_inputs(runs, scores, verdicts, allow_stale=allow_stale)
-    files = [*scores, *(run / RESPONSES_FILE for run in runs), *list_label_files(runs, verdicts)]
-    calibrations = calibrate_detectors(
-        data.scores,
-        data.responses,
-        data.verdicts,
-        settings,
-        labels=data.label_source,
-        inputs=hash_files(files),
-        notices=data.notices,
-    )
+    labels = [run / JUDGMENTS_FILE for run in runs] if verdicts is None else [verdicts]
+    files = [*scores, *(run / RESPONSES_FILE for run in runs), *labels]
+    calibrations = calibrate_detectors(data, settings, files=hash_files(files))
     kinds = [calibration.detector for calibration in calibrations]
     if len(kinds) > 1 and (out is not None or len(set(kinds)) < len(kinds)):
         raise SettingError(

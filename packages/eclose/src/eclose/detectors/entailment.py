@@ -7,22 +7,114 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
-from eclose.detectors.local_detector import EncodedPair, PairModel, PairModelRef, PairPlan, StepLabels
 from eclose.detectors.scores import DetectorKind, DetectorScore, Unscored
 from eclose.errors import RecordError
 from eclose.values.segmentation import split_sentences
+from eclose.values.three_valued import Label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from eclose.readers.response_tasks import ResponseTask
-    from eclose.values.instance import Passage
 
+
+BATCH_TOKENS = 16_384
+"""Largest number of tokens of a batch, padding included."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPair:
+    """A premise and a hypothesis as the tokens that a model reads."""
+
+    ids: tuple[int, ...]
+    segments: tuple[int, ...] | None = None
+    """Segment of each token, for models that tell the two texts apart by it."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class PairModel(Protocol):
+    """A loaded model that gives the probability that a premise supports a hypothesis."""
+
+    @property
+    def name(self) -> str:
+        """Name in scores: ``name@revision``."""
+        ...
+
+    @property
+    def token_limit(self) -> int:
+        """Largest number of tokens of a pair."""
+        ...
+
+    def encode_pair(self, premise: str, hypothesis: str) -> EncodedPair:
+        """Return the tokens of a pair; nothing is cut."""
+        ...
+
+    def score_batch(self, pairs: Sequence[EncodedPair]) -> list[float]:
+        """Return the probability of support of each pair, in order; all pairs run in one batch."""
+        ...
+
+
+class PairModelRef(Protocol):
+    """A reference to a pair model. The identity is known before the weights are loaded."""
+
+    @property
+    def name(self) -> str:
+        """Name in scores: ``name@revision``."""
+        ...
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything about the model that decides its scores, for the settings of a run."""
+        ...
+
+    def load(self) -> PairModel:
+        """Load the weights."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepLabels:
+    """Which steps of a response are substantive, by one judge."""
+
+    judge: str
+    substantive: tuple[Label, ...]
+    """One label for each step; empty where the judge labelled none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairPlan:
+    """The pairs that a detector needs for a response, and how their scores become the score of the response."""
+
+    pairs: tuple[EncodedPair, ...]
+    conclude: Callable[[Sequence[float]], DetectorScore]
+
+
+def score_pairs_by_length(
+    model: PairModel, pairs: Sequence[EncodedPair], batch_tokens: int = BATCH_TOKENS
+) -> list[float]:
+    """Return the score of each pair, in order; pairs of similar length share a batch, and equal pairs are scored once.
+
+    A pair with more than ``batch_tokens`` is a batch of its own.
+    """
+    # Longest first: a batch that does not fit into memory fails at once and not after hours. Equal lengths are sorted
+    # by content, so that batches do not depend on the order of the pairs.
+    waiting = sorted(set(pairs), key=lambda pair: (-len(pair), pair.ids, pair.segments or ()))
+    scores: dict[EncodedPair, float] = {}
+    while waiting:
+        size = max(1, batch_tokens // len(waiting[0]))
+        batch, waiting = waiting[:size], waiting[size:]
+        scores |= zip(batch, model.score_batch(batch), strict=True)
+    return [scores[pair] for pair in pairs]
+
+
+_StepPairs: TypeAlias = list[list[list[int]]]
+"""The numbers of the pairs of a step: by passage, then by hypothesis, then by window."""
 _LINE = re.compile(r"[^\r\n]+")
 _WORD = re.compile(r"\S+")
 _CITATION = re.compile(r"\s*\[\d+(?:\s*[,;–-]\s*\d+)*\]")
@@ -32,14 +124,7 @@ def split_into_windows(text: str, fits: Callable[[str], bool]) -> tuple[str, ...
     """Return the windows of a text, in order; all characters except blanks between windows are in exactly one.
 
     Windows end at the end of a sentence or line; a sentence that is too long ends at a word, and a text without blanks
-    at a character.
-
-    Args:
-        text: The text to split.
-        fits: Whether the model can read a piece of the text.
-
-    Returns:
-        The whole text where it fits, else two or more pieces of it; empty where not even one character fits.
+    at a character. Where not even one character fits, there is no window.
 
     >>> split_into_windows("Ada built it. She was born in Lund.", lambda piece: len(piece) < 25)
     ('Ada built it.', 'She was born in Lund.')
@@ -215,7 +300,10 @@ class StepSupportDetector:
             reason = Unscored.NO_STEP_LABELS if notes["undecided_steps"] else Unscored.NO_SUBSTANTIVE_STEP
             return record(score=None, unscored=reason, details=notes)
         collector = PairCollector(model, self.windowed)
-        passages = [self.split_passage(self._format_passage(passage)) for passage in task.instance.evidence]
+        passages = [
+            self.split_passage(f"{passage.title}\n{passage.text}".strip() if self.titles else passage.text)
+            for passage in task.instance.evidence
+        ]
         cells = []
         for number in numbers:
             cell = self._add_step(collector, response.trace.texts[number], passages)
@@ -226,7 +314,7 @@ class StepSupportDetector:
 
         def conclude(probabilities: Sequence[float]) -> DetectorScore:
             steps = [
-                {"step": number + 1, **cell.summarise(probabilities)}
+                {"step": number + 1, **_summarise_step(cell, probabilities)}
                 for number, cell in zip(numbers, cells, strict=True)
             ]
             scores = [step["score"] for step in steps]
@@ -236,8 +324,14 @@ class StepSupportDetector:
 
         return PairPlan(tuple(collector.pairs), conclude)
 
-    def _add_step(self, collector: PairCollector, step: str, passages: Sequence[Sequence[str]]) -> StepPairs | None:
-        """Add the pairs of a step with every passage; return None where one is too long."""
+    def _add_step(
+        self, collector: PairCollector, step: str, passages: Sequence[Sequence[str]]
+    ) -> list[list[list[int]]] | None:
+        """Add the pairs of a step with every passage.
+
+        Returns:
+            Their numbers by passage, then by hypothesis, then by window; None where one is too long.
+        """
         text = _CITATION.sub("", step).strip() if self.strip_citations else step
         # A step of nothing but a mark keeps it: an empty hypothesis says nothing.
         hypotheses = self.split_step(text or step)
@@ -250,27 +344,18 @@ class StepSupportDetector:
                     return None
                 row.append([number for pairs in numbers if pairs is not None for number in pairs])
             table.append(row)
-        return StepPairs(table)
-
-    def _format_passage(self, passage: Passage) -> str:
-        return f"{passage.title}\n{passage.text}".strip() if self.titles else passage.text
+        return table
 
 
 LocalDetector: TypeAlias = ClosureDetector | StepSupportDetector
 """A detector whose model runs in this process."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepPairs:
-    """The numbers of the pairs of a step: by passage, then by hypothesis, then by window."""
-
-    table: list[list[list[int]]]
-
-    def summarise(self, probabilities: Sequence[float]) -> dict[str, Any]:
-        """Return the score of the step and the number of the passage that gives it, counted from zero."""
-        scores = [fmean(max(probabilities[pair] for pair in pairs) for pairs in row) for row in self.table]
-        best = max(range(len(scores)), key=scores.__getitem__)
-        return {"score": scores[best], "passage": best}
+def _summarise_step(table: _StepPairs, probabilities: Sequence[float]) -> dict[str, Any]:
+    """Return the score of a step and the number of the passage that gives it, counted from zero."""
+    scores = [fmean(max(probabilities[pair] for pair in pairs) for pairs in row) for row in table]
+    best = max(range(len(scores)), key=scores.__getitem__)
+    return {"score": scores[best], "passage": best}
 
 
 def _describe_labels(response_id: str, labels: StepLabels, steps: int) -> dict[str, Any]:

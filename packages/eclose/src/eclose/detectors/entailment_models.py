@@ -23,7 +23,7 @@ from eclose.calls.local.weights import (
     refuse_pickled_weights,
 )
 from eclose.calls.resolve import find_model_ref
-from eclose.detectors.local_detector import EncodedPair
+from eclose.detectors.entailment import EncodedPair
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
@@ -125,16 +125,7 @@ def find_entailment_model(
     dtype: str = "auto",
     device: str | None = None,
 ) -> EntailmentModelRef:
-    """Return a reference to an entailment model, from its name and configuration.
-
-    Args:
-        name: Folder or hub name.
-        revision: Branch, tag or commit of a hub name; the reference holds the commit.
-        layout: Layout of the input; None to choose it by name and class.
-        label: Name of the label that means support; None to find it among the labels of the configuration.
-        max_tokens: Largest number of tokens of a pair; None for the model's own limit.
-        dtype: Precision of the weights.
-        device: Device; None for the accelerator where there is one.
+    """Return a reference to an entailment model, from its name and configuration; None stands for what these say.
 
     Raises:
         UserError: The model is neither a classifier nor a T5 model, its weights are pickles, or it does not say which
@@ -148,7 +139,10 @@ def find_entailment_model(
     commit = find_hub_commit(name, revision)
     config = load_model_config(name, commit)
     writes_digit = _writes_digit(name, config)
-    layout = layout or _find_layout(name, writes_digit=writes_digit)
+    if layout is None:
+        plain = model_table_name(name).lower()
+        named = (kind for kind in (PromptLayout.FACTCG, PromptLayout.MINICHECK) if kind.value in plain)
+        layout = next(named, PromptLayout.TRUE_NLI if writes_digit else PromptLayout.PAIR)
     if layout not in _LAYOUTS[writes_digit]:
         raise SettingError(f"layout {layout}: does not fit {name}, a {config.architectures[0]}. Leave it out.")
     return EntailmentModelRef(
@@ -177,14 +171,6 @@ def _writes_digit(name: str, config: Any) -> bool:
     )
 
 
-def _find_layout(name: str, *, writes_digit: bool) -> PromptLayout:
-    plain = model_table_name(name).lower()
-    for layout in (PromptLayout.FACTCG, PromptLayout.MINICHECK):
-        if layout.value in plain:
-            return layout
-    return PromptLayout.TRUE_NLI if writes_digit else PromptLayout.PAIR
-
-
 def _find_label(name: str, config: Any, layout: PromptLayout, label: str | None) -> int:
     labels = {int(index): str(text) for index, text in config.id2label.items()}
     if len(labels) < 2:
@@ -196,17 +182,17 @@ def _find_label(name: str, config: Any, layout: PromptLayout, label: str | None)
         matches = [1] if len(labels) == 2 else []
     else:
         # Compared as a whole: "not_entailment" is not entailment.
-        matches = [index for index, text in labels.items() if _plain(text) in _ENTAILMENT_LABELS]
+        matches = [
+            index
+            for index, text in labels.items()
+            if re.sub(r"[\s_-]+", " ", text).strip().lower() in _ENTAILMENT_LABELS
+        ]
     if len(matches) != 1:
         raise UserError(
             f"{name}: its labels ({', '.join(labels.values())}) do not show which of them means support."
             " Give the name of that label."
         )
     return matches[0]
-
-
-def _plain(label: str) -> str:
-    return re.sub(r"[\s_-]+", " ", label).strip().lower()
 
 
 def _find_token_limit(name: str, config: Any, layout: PromptLayout, *, writes_digit: bool) -> int:
@@ -218,11 +204,6 @@ def _find_token_limit(name: str, config: Any, layout: PromptLayout, *, writes_di
     if layout is not PromptLayout.PAIR and config.model_type == "deberta-v2":
         return _LONG_LAYOUT_TOKENS
     return rows - config.pad_token_id - 1 if config.model_type in _OFFSET_POSITIONS else rows
-
-
-def _open_up(control: re.Match[str]) -> str:
-    """Return a control token with a blank after its first character."""
-    return f"{control[0][0]} {control[0][1:]}"
 
 
 class EntailmentModel:
@@ -264,7 +245,10 @@ class EntailmentModel:
 
     def _lay_out(self, premise: str, hypothesis: str) -> tuple[str, ...]:
         # A response that spells "</s>" would end the premise: a blank makes ordinary text of it.
-        premise, hypothesis = (self._controls.sub(_open_up, text) for text in (premise, hypothesis))
+        premise, hypothesis = (
+            self._controls.sub(lambda control: f"{control[0][0]} {control[0][1:]}", text)
+            for text in (premise, hypothesis)
+        )
         if self._ref.layout is PromptLayout.PAIR:
             return premise, hypothesis
         if self._ref.layout is PromptLayout.FACTCG:
@@ -306,7 +290,6 @@ class EntailmentModel:
         return first[:, self._digits]
 
     def _pad(self, rows: Sequence[tuple[int, ...]], filler: int) -> Tensor:
-        """Return rows of different length as a tensor, filled up on the right."""
         import torch  # noqa: PLC0415
 
         width = max(map(len, rows))

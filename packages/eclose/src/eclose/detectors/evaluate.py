@@ -19,6 +19,7 @@ from eclose.detectors.bands import rank_records
 from eclose.detectors.calibrate import DetectorCalibration
 from eclose.detectors.joined import (
     DetectorStudy,
+    StudyInputs,
     index_responses,
     index_scores,
     index_verdicts,
@@ -36,16 +37,13 @@ from eclose.stats.bootstrap import bootstrap_rates
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from eclose.detectors.scores import DetectorScore
     from eclose.detectors.study_statistics import ScoreTable
     from eclose.stats.arrays import Flags, Floats
     from eclose.values.instance import Instance
-    from eclose.values.response import Response
     from eclose.values.three_valued import Label
-    from eclose.values.verdict import SettledVerdict
 
 RECALL_TARGETS = (0.5, 0.8, 0.9, 0.95, 1.0)
 """Recalls of the gap at which detectors are compared by the judge calls they need."""
@@ -118,58 +116,43 @@ class DetectorEvaluation:
 
 def evaluate_detector(
     calibration: DetectorCalibration,
-    scores: Iterable[DetectorScore],
+    data: StudyInputs,
     instances: Mapping[str, Instance],
-    responses: Iterable[Response],
-    verdicts: Iterable[SettledVerdict],
     settings: StudySettings | None = None,
     *,
     allow_other_benchmark: bool = False,
 ) -> DetectorEvaluation:
-    """Evaluate a calibrated detector and the controls on labelled responses.
+    """Evaluate a calibrated detector and the controls on labelled responses, other ones than those of the calibration.
 
-    Args:
-        calibration: Calibration of the detector.
-        scores: Scores of the same detector, model and revision on the responses.
-        instances: Questions by id.
-        responses: Labelled responses, other ones than those of the calibration.
-        verdicts: Settled verdicts on the responses.
-        settings: Folds, resamples and seed; the retention follows from the calibration by default.
-        allow_other_benchmark: Use a calibration of another benchmark; the evaluation says so.
+    The data hold scores of the same detector, model and revision; ``instances`` are the questions by id.
 
     Raises:
         UserError: The calibration is of another detector, model, revision or benchmark.
     """
     settings = settings or StudySettings(retention=calibration.settings.retention)
-    answered = dict(sorted(index_responses(responses).items()))
-    labels = index_verdicts(verdicts)
-    records = [*rank_records(calibration, scores).values(), *score_controls(instances, answered.values())]
+    answered = dict(sorted(index_responses(data.responses).items()))
+    labels = index_verdicts(data.verdicts)
+    records = [*rank_records(calibration, data.scores).values(), *score_controls(instances, answered.values())]
     table = make_score_table(answered, labels, index_scores(records))
     benchmarks = {labels[id_].benchmark for id_ in table.response_ids}
     notices = calibration.refuse_other_benchmarks(benchmarks, allow=allow_other_benchmark)
     ranks = table.scores[table.detectors.index(calibration.identity)]
+    bands = [calibration.find_band(None if np.isnan(rank) else float(rank)) for rank in ranks]
     correct = [labels[id_].verdict.correct for id_ in table.response_ids]
-    study = study_detectors(records, answered.values(), labels.values(), settings)
+    study = study_detectors(replace(data, scores=records, notices=(*data.notices, *notices)), settings)
     return DetectorEvaluation(
         calibration=calibration,
         responses=len(table.response_ids),
-        study=replace(study, notices=notices),
-        bands=_count_bands(calibration, ranks, table),
+        study=study,
+        bands={
+            band: {group: int(table.members[group][[name is band for name in bands]].sum()) for group in StudyGroup}
+            for band in DetectorBand
+        },
         flagged=_estimate_flagged(calibration.threshold, ranks, table, settings),
         abstention=trace_abstention(ranks, table.members[StudyGroup.RELIABLE], correct),
         cascade=trace_cascade(ranks, table.members[StudyGroup.GAP], table.members[StudyGroup.LOCALLY_UNSOUND]),
         judge_calls=tuple(_count_judge_calls(table, target) for target in RECALL_TARGETS),
     )
-
-
-def _count_bands(
-    calibration: DetectorCalibration, ranks: Floats, table: ScoreTable
-) -> dict[DetectorBand, dict[StudyGroup, int]]:
-    bands = [calibration.find_band(None if np.isnan(rank) else float(rank)) for rank in ranks]
-    return {
-        band: {group: int(table.members[group][[name is band for name in bands]].sum()) for group in StudyGroup}
-        for band in DetectorBand
-    }
 
 
 def _estimate_flagged(
@@ -271,37 +254,19 @@ def evaluate_run(
     allow_other_benchmark: bool = False,
     allow_stale: bool = False,
 ) -> DetectorEvaluation:
-    """Evaluate a calibrated detector on labelled runs.
-
-    Args:
-        runs: Folders with questions and responses, and with judgments unless ``verdicts`` is given.
-        scores: Files of the detector's scores.
-        calibration: Calibration of the detector.
-        verdicts: File of settled verdicts, such as those of people; the judgments of the runs by default.
-        settings: Folds, resamples and seed; the retention follows from the calibration by default.
-        allow_other_benchmark: Use a calibration of another benchmark; the evaluation says so.
-        allow_stale: Use results that were made from other files; the evaluation says so.
+    """Evaluate a calibrated detector on labelled runs, from files as ``read_study_inputs`` takes them.
 
     Raises:
         UserError: The files do not belong together, or not to the calibration.
     """
     data = read_study_inputs(runs, scores, verdicts, allow_stale=allow_stale)
     instances = {id_: instance for run in runs for id_, instance in read_run_records(run).instances.items()}
-    evaluation = evaluate_detector(
-        calibration,
-        data.scores,
-        instances,
-        data.responses,
-        data.verdicts,
-        settings,
-        allow_other_benchmark=allow_other_benchmark,
-    )
+    evaluation = evaluate_detector(calibration, data, instances, settings, allow_other_benchmark=allow_other_benchmark)
     used = {*calibration.inputs.values()}
-    notices = (*data.notices, *evaluation.study.notices)
-    if any(hash_file(run / RESPONSES_FILE) in used for run in runs):
-        notices += (
-            "The calibration was made from these responses: rates at its threshold are those of the responses that set"
-            " it. The cross-fitted rates are not.",
-        )
-    study = replace(evaluation.study, label_source=data.label_source, left_out=data.left_out, notices=notices)
-    return replace(evaluation, study=study)
+    if not any(hash_file(run / RESPONSES_FILE) in used for run in runs):
+        return evaluation
+    notice = (
+        "The calibration was made from these responses: rates at its threshold are those of the responses that set"
+        " it. The cross-fitted rates are not."
+    )
+    return replace(evaluation, study=replace(evaluation.study, notices=(*evaluation.study.notices, notice)))

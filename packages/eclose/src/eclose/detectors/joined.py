@@ -7,7 +7,7 @@ responses whose group is undecided are left out; neither is ever given a score o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -28,16 +28,16 @@ from eclose.detectors.study_statistics import (
 from eclose.errors import UserError
 from eclose.files.json_reader import require_regular_file
 from eclose.files.jsonl import read_records
-from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
+from eclose.files.run_folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.files.verify import ProvenanceCheck, check_result_provenance, check_verdicts_provenance
 from eclose.readers.judged_run import describe_rejects, read_judged_cases, read_run_records, refuse_reused_question_ids
-from eclose.stats.arrays import Flags, Floats, number_distinct_labels
+from eclose.stats.arrays import Flags, number_distinct_labels
 from eclose.values.model_family import same_model_family
 from eclose.values.response import Response
 from eclose.values.verdict import SettledVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from eclose.values.verdict import Verdict
@@ -76,6 +76,23 @@ class DetectorCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class StudyInputs:
+    """Scores of detectors, and responses with settled verdicts, with what a reader must know about them."""
+
+    scores: Sequence[DetectorScore]
+    """Records of one or more detectors, at most one for each response and detector."""
+    responses: Sequence[Response]
+    verdicts: Sequence[SettledVerdict]
+    """Settled verdicts on the responses, of people or of a judge."""
+    label_source: str = ""
+    """Who labelled the responses, in a sentence."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Responses of the runs that cannot be studied, by reason."""
+    notices: tuple[str, ...] = ()
+    """Sentences on stale, unchecked and unused files; the report prints them first."""
+
+
+@dataclass(frozen=True, slots=True)
 class DetectorStudy:
     """Statistics of all detectors, each on the responses that it scored."""
 
@@ -101,30 +118,13 @@ class DetectorStudy:
     """The same statistics on the common responses; empty unless the detectors differ by more than is tolerated."""
     same_family_pairs: tuple[tuple[str, str], ...]
     """Pairs of a detector's model and a model of the same family whose responses it scored."""
-    label_source: str = ""
-    """Who labelled the responses, in a sentence."""
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """Responses of the runs that cannot be studied, by reason."""
-    notices: tuple[str, ...] = ()
-    """Sentences on stale, unchecked and unused files; the report prints them first."""
+    label_source: str
+    left_out: Mapping[str, int]
+    notices: tuple[str, ...]
 
 
-def study_detectors(
-    scores: Iterable[DetectorScore],
-    responses: Iterable[Response],
-    verdicts: Iterable[SettledVerdict],
-    settings: StudySettings | None = None,
-) -> DetectorStudy:
-    """Compute the statistics of the paper's detector study.
-
-    Args:
-        scores: Records of one or more detectors, at most one for each response and detector.
-        responses: Responses of the study.
-        verdicts: Settled verdicts on the responses, of people or of a judge.
-        settings: Retention, folds, resamples and seed; those of the paper by default.
-
-    Returns:
-        Statistics of each detector, and what was left out.
+def study_detectors(inputs: StudyInputs, settings: StudySettings | None = None) -> DetectorStudy:
+    """Compute the statistics of the paper's detector study, and what was left out.
 
     Raises:
         UserError: There is no score, or no decided response; an id stands for two responses; a response has two
@@ -132,16 +132,16 @@ def study_detectors(
     """
     settings = settings or StudySettings()
     # Sorted, so that folds and draws do not depend on the order of records in files.
-    answered = dict(sorted(index_responses(responses).items()))
-    labels = index_verdicts(verdicts)
-    records = index_scores(scores)
+    answered = dict(sorted(index_responses(inputs.responses).items()))
+    labels = index_verdicts(inputs.verdicts)
+    records = index_scores(inputs.scores)
     table = make_score_table(answered, labels, records)
     scored = ~np.isnan(table.scores)
     common: Flags = np.logical_and.reduce(scored)
     scored_by_some: Flags = np.logical_or.reduce(scored)
     unshared = int((scored_by_some & ~common).sum())
     differ = unshared > settings.tolerated_difference * int(scored_by_some.sum())
-    groups = {response_id: _groups_of(labels.get(response_id)) for response_id in answered}
+    groups = {id_: list_study_groups(labels[id_].verdict) if id_ in labels else () for id_ in answered}
     return DetectorStudy(
         settings=settings,
         responses=len(answered),
@@ -158,6 +158,9 @@ def study_detectors(
         common_responses=int(common.sum()),
         common=compute_detector_results(table.restrict_responses(common), settings) if differ else (),
         same_family_pairs=_same_family_pairs(records, answered),
+        label_source=inputs.label_source,
+        left_out=inputs.left_out,
+        notices=inputs.notices,
     )
 
 
@@ -174,9 +177,7 @@ def study_run(
     Raises:
         UserError: The files do not belong together, or hold no score or no decided response.
     """
-    inputs = read_study_inputs(runs, score_files, verdicts, allow_stale=allow_stale)
-    study = study_detectors(inputs.scores, inputs.responses, inputs.verdicts, settings)
-    return replace(study, label_source=inputs.label_source, left_out=inputs.left_out, notices=inputs.notices)
+    return study_detectors(read_study_inputs(runs, score_files, verdicts, allow_stale=allow_stale), settings)
 
 
 def index_responses(responses: Iterable[Response]) -> dict[str, Response]:
@@ -240,25 +241,19 @@ def make_score_table(
     number = {key: index for index, key in enumerate(questions)}
     dataset, _ = number_distinct_labels([benchmark for benchmark, _ in questions])
     groups = [list_study_groups(row.verdict) for row in rows]
+    # A response without a score has NaN, which numpy makes of None.
+    scores = [
+        [None if (record := part.get(row.response_id)) is None else record.score for row in rows]
+        for part in records.values()
+    ]
     return ScoreTable(
         detectors=tuple(records),
         response_ids=tuple(row.response_id for row in rows),
-        scores=np.stack([_list_scores(part, rows) for part in records.values()]),
+        scores=np.array(scores, float),
         question=np.array([number[key] for key in keys], np.intp),
         dataset=dataset,
         members={group: np.array([group in parts for parts in groups], bool) for group in StudyGroup},
     )
-
-
-def _list_scores(part: Mapping[str, DetectorScore], rows: Sequence[SettledVerdict]) -> Floats:
-    """Return the score of each response; NaN where there is none."""
-    records = (part.get(row.response_id) for row in rows)
-    values = [np.nan if record is None or record.score is None else record.score for record in records]
-    return np.array(values, float)
-
-
-def _groups_of(row: SettledVerdict | None) -> tuple[StudyGroup, ...]:
-    return () if row is None else list_study_groups(row.verdict)
 
 
 def _explain_undecided(row: SettledVerdict | None) -> str:
@@ -310,36 +305,23 @@ def _same_family_pairs(
 UNCHECKED_SCORES = "No manifest says which responses these scores were made from, so that was not checked."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyInputs:
-    """Everything that a study needs, with what a reader must know about it."""
-
-    scores: tuple[DetectorScore, ...] = ()
-    responses: tuple[Response, ...]
-    verdicts: tuple[SettledVerdict, ...]
-    label_source: str
-    """Who labelled the responses, in a sentence."""
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """Responses of the runs that cannot be studied, by reason."""
-    notices: tuple[str, ...] = ()
-    """Sentences on stale, unchecked and unused files; the report prints them first."""
-
-
 def read_study_inputs(
     runs: Sequence[Path], score_files: Sequence[Path], verdicts: Path | None = None, *, allow_stale: bool = False
 ) -> StudyInputs:
     """Read the responses of runs, their settled verdicts and the scores of detectors.
 
-    Args:
-        runs: Folders with questions and responses, and with judgments unless ``verdicts`` is given.
-        score_files: Files of scores, of one or more detectors.
-        verdicts: File of settled verdicts, such as those of people; the judgments of the runs by default.
-        allow_stale: Use results that were made from other files than those in the folders; the report says so.
+    The verdicts are those of a file, such as those of people, or else the judgments of the runs. With ``allow_stale``,
+    a notice says which results were made from other files.
 
     Raises:
         UserError: A result was made from other files, a file holds no score, or one id stands for two questions.
     """
-    scores = tuple(chain.from_iterable(_read_scores(path) for path in score_files))
+    scores: list[DetectorScore] = []
+    for path in score_files:
+        require_regular_file(path)
+        scores += (records := list(read_records(path, DetectorScore)))
+        if not records:
+            raise UserError(f"{path}: there is no score in this file. Check that this is the file you meant.")
     provenance = [_check_scores(path, runs, allow_stale=allow_stale) for path in score_files]
     notices = [f"STALE: {sentence}" for check in provenance for sentence in check.stale]
     notices += [UNCHECKED_SCORES] if not all(check.checked for check in provenance) else []
@@ -349,20 +331,6 @@ def read_study_inputs(
         else _read_with_verdicts(runs, verdicts, allow_stale=allow_stale)
     )
     return replace(labelled, scores=scores, notices=(*labelled.notices, *notices))
-
-
-def list_label_files(runs: Sequence[Path], verdicts: Path | None) -> list[Path]:
-    """Return the files that ``read_study_inputs`` takes labels from."""
-    return [run / JUDGMENTS_FILE for run in runs] if verdicts is None else [verdicts]
-
-
-def _read_scores(path: Path) -> list[DetectorScore]:
-    """Return the records of a file; raise where it holds none."""
-    require_regular_file(path)
-    records = list(read_records(path, DetectorScore))
-    if not records:
-        raise UserError(f"{path}: there is no score in this file. Check that this is the file you meant.")
-    return records
 
 
 def _check_scores(path: Path, runs: Sequence[Path], *, allow_stale: bool) -> ProvenanceCheck:
@@ -375,7 +343,6 @@ def _check_scores(path: Path, runs: Sequence[Path], *, allow_stale: bool) -> Pro
 
 
 def _read_judged(runs: Sequence[Path], *, allow_stale: bool) -> StudyInputs:
-    """Read the responses of judged runs, with the judge's verdicts."""
     # Read one by one: scores have the plain response ids, so ids must not get the names of runs before them.
     parts = [read_judged_cases(run, allow_stale=allow_stale) for run in runs]
     refuse_reused_question_ids(*(part.cases for part in parts))
@@ -384,6 +351,7 @@ def _read_judged(runs: Sequence[Path], *, allow_stale: bool) -> StudyInputs:
     stale = [f"STALE: {sentence}" for part in parts for sentence in part.stale]
     others = [sentence for part in parts for sentence in part.notices[len(part.stale) :]]
     return StudyInputs(
+        scores=(),
         responses=tuple(case.response for case in cases),
         verdicts=tuple(case.row for case in cases),
         label_source=f"The groups rest on the labels of {judges}, as settled in the judgments.",
@@ -393,12 +361,12 @@ def _read_judged(runs: Sequence[Path], *, allow_stale: bool) -> StudyInputs:
 
 
 def _read_with_verdicts(runs: Sequence[Path], verdicts: Path, *, allow_stale: bool) -> StudyInputs:
-    """Read the responses of runs, and a file of verdicts on them."""
     require_regular_file(verdicts)
     check = check_verdicts_provenance(verdicts, allow_stale=allow_stale)
     parts = [read_run_records(run) for run in runs]
     rejects = chain.from_iterable(describe_rejects(part.rejected) for part in parts)
     return StudyInputs(
+        scores=(),
         responses=tuple(response for part in parts for response in part.responses),
         verdicts=tuple(read_records(verdicts, SettledVerdict)),
         label_source=f"The groups rest on the settled verdicts in {verdicts.name}.",

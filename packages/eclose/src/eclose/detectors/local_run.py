@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.calls.client import CallSettings
 from eclose.calls.record_loop import RecordJob
 from eclose.calls.run import ModelRun, RunOptions, RunResult, run_models_on_records
-from eclose.detectors.entailment import LocalDetector
-from eclose.detectors.local_detector import (
+from eclose.detectors.entailment import (
     BATCH_TOKENS,
     EncodedPair,
+    LocalDetector,
     PairModel,
     PairPlan,
     StepLabels,
@@ -58,21 +58,10 @@ async def score_responses_locally(
     options: RunOptions | None = None,
     allow_stale: bool = False,
 ) -> RunResult:
-    """Score every response of a run's folder, and write ``scores-<detector>.jsonl`` with its manifest.
+    """Score every response of a run's folder, and write ``scores-<detector>.jsonl``, or ``out``, with its manifest.
 
-    Args:
-        run: Folder with ``instances.jsonl`` and ``responses.jsonl``.
-        detector: The detector.
-        out: File to write; None for the run's folder. Name one where two models stand for the same detector.
-        judgments: Judgments that say which steps are substantive; None for those of the run. Not read by detectors
-            that need no such labels.
-        batch_tokens: Largest number of tokens of a batch, padding included. Scores do not depend on it, up to rounding.
-        responses: Responses in progress at a time.
-        options: Ledger, retry and force.
-        allow_stale: Whether judgments of other questions or responses are accepted.
-
-    Returns:
-        The result; its manifest counts every response.
+    ``judgments`` say which steps are substantive, for detectors that need such labels; by default those of the run.
+    ``responses`` are in progress at a time.
 
     Raises:
         UserError: A file is missing, or the judgments were made from other files.
@@ -117,22 +106,17 @@ def _plan_run(
     inputs: tuple[Path, ...] = (run / INSTANCES_FILE, run / RESPONSES_FILE)
     if detector.needs_step_labels:
         judgments = judgments or run / JUDGMENTS_FILE
-        _check_judgments(judgments, inputs, detector, allow_stale=allow_stale)
+        if not judgments.is_file():
+            raise UserError(
+                f"{judgments}: no such file, and {detector.kind} scores substantive steps only. Judge the responses"
+                f" first (eclose judge {run} --judge MODEL), or name a file of judgments."
+            )
+        if all(path.is_file() for path in inputs):
+            provenance = check_result_provenance(judgments, inputs)
+            provenance.refuse_stale(judgments, "Judge these responses", allow_stale=allow_stale)
         inputs = (*inputs, judgments)
     stage = PipelineStep("detect", detector.identity, inputs, out or run / score_file_name(detector.kind))
     return LocalDetectorRun(stage, detector, batch_tokens)
-
-
-def _check_judgments(judgments: Path, inputs: tuple[Path, ...], detector: LocalDetector, *, allow_stale: bool) -> None:
-    """Raise where there are no judgments, or where they were made from other files."""
-    if not judgments.is_file():
-        raise UserError(
-            f"{judgments}: no such file, and {detector.kind} scores substantive steps only. Judge the responses first"
-            f" (eclose judge {inputs[1].parent} --judge MODEL), or name a file of judgments."
-        )
-    if all(path.is_file() for path in inputs):
-        provenance = check_result_provenance(judgments, inputs)
-        provenance.refuse_stale(judgments, "Judge these responses", allow_stale=allow_stale)
 
 
 def read_step_labels(path: Path) -> dict[str, StepLabels]:
@@ -150,9 +134,8 @@ def read_step_labels(path: Path) -> dict[str, StepLabels]:
     return labels
 
 
-class _PendingPairs(NamedTuple):
-    pairs: tuple[EncodedPair, ...]
-    scores: asyncio.Future[list[float]]
+_PendingPairs: TypeAlias = tuple[tuple[EncodedPair, ...], asyncio.Future[list[float]]]
+"""The pairs of a response, and their scores to come."""
 
 
 class PairQueue:
@@ -166,17 +149,20 @@ class PairQueue:
 
     async def score(self, pairs: tuple[EncodedPair, ...]) -> list[float]:
         """Return the score of each pair, in order."""
-        pending = _PendingPairs(pairs, asyncio.get_running_loop().create_future())
-        self._queue.append(pending)
+        scores: asyncio.Future[list[float]] = asyncio.get_running_loop().create_future()
+        self._queue.append((pairs, scores))
         if self._scoring is None:
             self._scoring = asyncio.create_task(self._score_queue())
-        return await pending.scores
+        return await scores
 
     async def _score_queue(self) -> None:
         while self._queue:
-            await self._linger()
+            size = 0
+            while size < len(self._queue):
+                size = len(self._queue)
+                await asyncio.sleep(_LINGER_SECONDS)
             batch, self._queue = self._queue, []
-            pairs = [pair for pending in batch for pair in pending.pairs]
+            pairs = [pair for pairs, _ in batch for pair in pairs]
             try:
                 scores = await asyncio.to_thread(score_pairs_by_length, self.model, pairs, self._batch_tokens)
             # Every response gets the error: an exception that ended this task would leave all of them waiting for ever.
@@ -187,24 +173,18 @@ class PairQueue:
         # No await since the queue was found empty, so no pair arrived in between.
         self._scoring = None
 
-    async def _linger(self) -> None:
-        size = 0
-        while size < len(self._queue):
-            size = len(self._queue)
-            await asyncio.sleep(_LINGER_SECONDS)
-
 
 def _settle(batch: Sequence[_PendingPairs], result: list[float] | Exception) -> None:
     """Give each response its scores, or all of them the error."""
     start = 0
-    for pending in batch:
-        stop = start + len(pending.pairs)
+    for pairs, scores in batch:
+        stop = start + len(pairs)
         # A response whose caller was cancelled meanwhile takes no result.
-        if not pending.scores.done():
+        if not scores.done():
             if isinstance(result, Exception):
-                pending.scores.set_exception(result)
+                scores.set_exception(result)
             else:
-                pending.scores.set_result(result[start:stop])
+                scores.set_result(result[start:stop])
         start = stop
 
 

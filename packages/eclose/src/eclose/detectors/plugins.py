@@ -68,16 +68,9 @@ def find_plugin_detector(source: str) -> PluginDetector:
 def score_responses_with_plugin(
     run: Path, detector: PluginDetector, *, out: Path | None = None, options: RunOptions | None = None
 ) -> RunResult:
-    """Score every response of a run's folder, and write ``scores-verifier.jsonl`` with its manifest.
+    """Score every response of a run's folder, and write ``scores-verifier.jsonl``, or ``out``, with its manifest.
 
-    Args:
-        run: Folder with ``instances.jsonl`` and ``responses.jsonl``.
-        detector: The detector.
-        out: File to write; None for the run's folder.
-        options: Only ``force`` is used: there are no calls to record or repeat.
-
-    Returns:
-        The result; its manifest counts every response, and those without a score by reason.
+    Of the options only ``force`` is used: there are no calls to record or repeat.
 
     Raises:
         UserError: A file is missing, or the scores there are of other files or another detector.
@@ -107,26 +100,22 @@ def _score_records(
     """Yield a score for each response, and the records that are none as they are."""
     iterator = iter(records)
     while batch := list(islice(iterator, BATCH_RESPONSES)):
-        scores = iter(_score_batch([record.value for record in batch if record.value is not None], detector))
+        tasks = [record.value for record in batch if record.value is not None]
+        scores = detector.score(tasks)
+        expected = [(task.id, DetectorKind.VERIFIER) for task in tasks]
+        if [(score.response_id, score.detector) for score in scores] != expected:
+            raise UserError(
+                f"{type(detector).__name__}: returned scores that are not one for each response, in order and of the"
+                f" kind {DetectorKind.VERIFIER}. Report this to its package."
+            )
+        remaining = iter(scores)
         for record in batch:
             if record.value is None:
                 yield ReadRecord(
                     record.where, rejected=record.rejected, error=record.error, error_kind=record.error_kind
                 )
                 continue
-            score = next(scores)
+            score = next(remaining)
             if score.unscored is not None:
                 unscored[score.unscored] += 1
             yield ReadRecord(record.where, value=score)
-
-
-def _score_batch(tasks: list[ResponseTask], detector: PluginDetector) -> list[DetectorScore]:
-    """Return the scores; raise where they are not one for each response, since they could be of others."""
-    scores = detector.score(tasks)
-    expected = [(task.id, DetectorKind.VERIFIER) for task in tasks]
-    if [(score.response_id, score.detector) for score in scores] != expected:
-        raise UserError(
-            f"{type(detector).__name__}: returned scores that are not one for each response, in order and of the kind"
-            f" {DetectorKind.VERIFIER}. Report this to its package."
-        )
-    return scores

@@ -45,18 +45,7 @@ async def detect_responses(
     *,
     out: Path | None = None,
 ) -> RunResult:
-    """Score every response of a run with a detector, and write ``scores-<detector>.jsonl`` into the run's folder.
-
-    Args:
-        run: Folder with ``instances.jsonl`` and ``responses.jsonl``.
-        model: The model behind the detector: a reference, or a name as ``find_model_ref`` takes it.
-        settings: The detector and its settings.
-        calls: Concurrency, budget and prices.
-        options: Ledger, replay, retry and force.
-        out: File to write; None for the run's folder. Name one where two models stand for the same detector.
-
-    Returns:
-        The result; its manifest counts every response, and those without a score by reason.
+    """Score every response of a run's folder with a detector, and write ``scores-<detector>.jsonl`` there, or ``out``.
 
     Raises:
         SettingError: The model runs in this process, or its server reports no log-probabilities where these are needed.

@@ -127,16 +127,9 @@ def choose_responses(
     *,
     instances: Iterable[str] = (),
 ) -> list[ResponseChoice]:
-    """Choose one response for each question.
+    """Choose one response for each question: those of ``instances`` in order, then the others.
 
-    Args:
-        responses: Responses to any number of questions; their order breaks ties.
-        scores: Score of each response by its id; None or absent where it has none.
-        settings: Strategy and limits.
-        instances: Ids of further questions to account for, such as those without a response.
-
-    Returns:
-        One choice for each question: those of ``instances`` in order, then the others.
+    The order of the responses breaks ties; a response without a score has None or no entry.
     """
     settings = settings or ChoiceSettings()
     by_question: dict[str, list[Response]] = {instance_id: [] for instance_id in instances}

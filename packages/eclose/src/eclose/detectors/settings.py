@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 
 from eclose.calls.model import Decoding
 from eclose.detectors.align_score import AlignScoreDetector
-from eclose.detectors.entailment import ClosureDetector, LocalDetector, StepSupportDetector
+from eclose.detectors.entailment import BATCH_TOKENS, ClosureDetector, LocalDetector, StepSupportDetector
 from eclose.detectors.entailment_models import PromptLayout, find_entailment_model
-from eclose.detectors.local_detector import BATCH_TOKENS
 from eclose.detectors.scores import DetectorKind
 from eclose.errors import SettingError
 from eclose.prompts.detector_questions import (

@@ -211,8 +211,6 @@ _STATISTICS = 2 * len(FAILURE_GROUPS) + 3
 
 @dataclass(frozen=True)
 class _DetectorColumn:
-    """The responses that one detector scored."""
-
     table: ScoreTable
     number: int
     rows: Indices

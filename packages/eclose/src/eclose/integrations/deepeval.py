@@ -66,7 +66,6 @@ class ReliabilityMetric(BaseMetric):
 
 
 def _read_case(test_case: LLMTestCase) -> tuple[Instance, str]:
-    """Return the question with its passages, and the answer; raise where a part is missing."""
     if not test_case.actual_output:
         raise UserError("actual_output: is empty. Give the reasoning and the answer of the model.")
     passages = test_case.retrieval_context or test_case.context

@@ -181,7 +181,11 @@ def export(
         raise SettingError(f"to={to!r}: there is no such target. Use one of {', '.join(ExportTarget)}.") from None
     address = _find_address(kind, None if target is None else str(target), environ)
     table = read_score_table(Path(run), allow_stale=allow_stale)
-    deliveries: Iterable[Delivery] = _deliver(kind, table, address, environ)
+    deliveries: Iterable[Delivery]
+    if _is_url(address):
+        deliveries = iterate_async(send_scores(TRACE_STORES[kind], table, address, environ))
+    else:
+        deliveries = _WRITERS[kind](table, address)
     if watch is not None:
         deliveries = watch(deliveries, table.score_count)
     return _count(kind, address, table, deliveries)
@@ -203,14 +207,6 @@ def _find_address(to: ExportTarget, target: str | None, environ: Mapping[str, st
 
 def _is_url(target: str) -> bool:
     return target.lower().startswith(("http://", "https://"))
-
-
-def _deliver(
-    to: ExportTarget, table: VerdictScoreTable, address: str, environ: Mapping[str, str]
-) -> Iterator[Delivery]:
-    if _is_url(address):
-        return iterate_async(send_scores(TRACE_STORES[to], table, address, environ))
-    return _WRITERS[to](table, address)
 
 
 def _count(to: ExportTarget, target: str, table: VerdictScoreTable, deliveries: Iterable[Delivery]) -> ExportResult:

@@ -45,7 +45,10 @@ class ReliabilityScorer(Scorer):
         trace: Trace | None = None,
     ) -> list[Feedback]:
         """Return one feedback for each score."""
-        passages = _find_passages(trace) or _read_texts(_find(inputs, _PASSAGE_KEYS))
+        # The documents of all retriever spans, in order, each once.
+        spans = [] if trace is None else trace.search_spans(span_type=SpanType.RETRIEVER)
+        retrieved = list(dict.fromkeys(text for span in spans for text in _read_texts(span.outputs)))
+        passages = retrieved or _read_texts(_find(inputs, _PASSAGE_KEYS))
         question, answer = _find_text(inputs, _QUESTION_KEYS), _find_text(outputs, _ANSWER_KEYS)
         if not (question and answer and passages):
             raise UserError(
@@ -84,9 +87,3 @@ def _read_texts(documents: Any) -> list[str]:
     items = [documents] if isinstance(documents, str) else documents if isinstance(documents, list) else []
     texts = (item if isinstance(item, str) else _find_text(item, _TEXT_KEYS) for item in items)
     return [text for text in texts if text]
-
-
-def _find_passages(trace: Trace | None) -> list[str]:
-    """Return the documents of all retriever spans, in order, each once."""
-    spans = [] if trace is None else trace.search_spans(span_type=SpanType.RETRIEVER)
-    return list(dict.fromkeys(text for span in spans for text in _read_texts(span.outputs)))

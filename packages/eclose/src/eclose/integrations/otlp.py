@@ -100,21 +100,19 @@ def parse_otlp_headers(text: str) -> dict[str, str]:
 def build_log_request(table: VerdictScoreTable, rows: Sequence[ScoredResponse]) -> dict[str, Any]:
     """Return an export request with an event for each score of some responses."""
     records = [_build_event(table, row, score) for row in rows for score in row.scores]
-    return {"resourceLogs": [{**_resource(table), "scopeLogs": [{**_scope(table), "logRecords": records}]}]}
+    return _wrap(table, "resourceLogs", "scopeLogs", "logRecords", records)
 
 
 def build_span_request(table: VerdictScoreTable, rows: Sequence[ScoredResponse]) -> dict[str, Any]:
     """Return an export request with an evaluator span for each of some responses."""
     spans = [_build_span(table, row) for row in rows]
-    return {"resourceSpans": [{**_resource(table), "scopeSpans": [{**_scope(table), "spans": spans}]}]}
+    return _wrap(table, "resourceSpans", "scopeSpans", "spans", spans)
 
 
-def _resource(table: VerdictScoreTable) -> dict[str, Any]:
-    return {"resource": {"attributes": _encode({"service.name": "eclose", "service.version": table.version})}}
-
-
-def _scope(table: VerdictScoreTable) -> dict[str, Any]:
-    return {"scope": {"name": "eclose", "version": table.version}}
+def _wrap(table: VerdictScoreTable, resources: str, scopes: str, name: str, entries: list[Any]) -> dict[str, Any]:
+    resource = {"attributes": _encode({"service.name": "eclose", "service.version": table.version})}
+    scope = {"scope": {"name": "eclose", "version": table.version}, name: entries}
+    return {resources: [{"resource": resource, scopes: [scope]}]}
 
 
 def _build_event(table: VerdictScoreTable, row: ScoredResponse, score: VerdictScore) -> dict[str, Any]:

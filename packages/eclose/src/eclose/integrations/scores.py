@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from eclose.files.manifest import Manifest
     from eclose.readers.judged_run import JudgedCase
 
 _NAMESPACE = uuid.UUID("0b8a7c3e-6d0f-5e52-9a55-2f2f0c1c7c11")
@@ -66,11 +65,11 @@ class VerdictScore:
     id: str
     """UUID of run, response and name: the same at every export."""
     name: ScoreName
-    value: Label
+    value: Label = None
     """None where the label was not judged, and for the failure class, which has a label alone."""
-    label: str | None
+    label: str | None = None
     """Category of the score; None where it was not judged."""
-    explanation: str | None
+    explanation: str | None = None
     unjudged: str | None = None
     """Why there is no label; None where there is one."""
     guideline: str | None = None
@@ -176,25 +175,14 @@ def read_score_table(run: Path, *, allow_stale: bool = False) -> VerdictScoreTab
     judgments = run / JUDGMENTS_FILE
     manifest = find_file_manifest(judgments)
     # Without a manifest, as for imported labels, the content of the file is the identity of the run.
-    run_id = hash_file(judgments) if manifest is None else manifest.work_id
-    builder = _ScoreBuilder(run_id, _find_guidelines(manifest))
-    return VerdictScoreTable(
-        run_id,
-        judgments.stat().st_mtime_ns if manifest is None else _parse_time(manifest),
-        tuple(builder.score(case) for case in case_set.cases),
-        case_set.left_out,
-        case_set.notices,
-    )
-
-
-def _parse_time(manifest: Manifest) -> int:
-    return int(datetime.fromisoformat(manifest.written_at).timestamp()) * 10**9
-
-
-def _find_guidelines(manifest: Manifest | None) -> Mapping[str, str]:
-    """Return the hash of each guideline by the name of its question; empty where they are unknown."""
-    guidelines = {} if manifest is None else manifest.settings.get("guidelines", {})
-    return guidelines if isinstance(guidelines, dict) else {}
+    if manifest is None:
+        run_id, judged_at, guidelines = hash_file(judgments), judgments.stat().st_mtime_ns, None
+    else:
+        judged_at = int(datetime.fromisoformat(manifest.written_at).timestamp()) * 10**9
+        run_id, guidelines = manifest.work_id, manifest.settings.get("guidelines")
+    builder = _ScoreBuilder(run_id, guidelines if isinstance(guidelines, dict) else {})
+    rows = tuple(builder.score(case) for case in case_set.cases)
+    return VerdictScoreTable(run_id, judged_at, rows, case_set.left_out, case_set.notices)
 
 
 def score_case(case: JudgedCase) -> tuple[VerdictScore, ...]:
@@ -209,8 +197,6 @@ def derive_hex_id(text: str, length: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ScoreBuilder:
-    """The scores of cases of one run."""
-
     run_id: str
     guidelines: Mapping[str, str]
 
@@ -231,41 +217,33 @@ class _ScoreBuilder:
     def _score_criterion(self, case: JudgedCase, criterion: Criterion) -> VerdictScore:
         name, positive, negative = _CRITERIA[criterion]
         judgment, value = case.judgment, case.judgment.label(criterion)
+        guideline = self.guidelines.get(str(CRITERION_QUESTIONS[criterion]))
         if value is None:
             reason = judgment.unjudged.get(criterion, "a step was not judged")
-            return self._build(case, name, None, None, None, reason, self._guideline(criterion))
+            return self._build(case, name, unjudged=reason, guideline=guideline)
         explanation = judgment.reasons.get(criterion) or (
             _explain_steps(case) if criterion is Criterion.LOCAL_SOUNDNESS else None
         )
         label = positive if value else negative
-        return self._build(case, name, value, label, explanation, None, self._guideline(criterion))
+        return self._build(case, name, value=value, label=label, explanation=explanation, guideline=guideline)
 
     def _score_whole(self, case: JudgedCase) -> Iterator[VerdictScore]:
-        verdict, reason = case.verdict, _explain_undecided(case)
-        sentence = describe_response_failure(case)
-        # All guidelines together, since the scores rest on several labels.
+        """Yield the reliability and the failure class, which rest on several labels and so on all guidelines."""
+        verdict = case.verdict
         guideline = content_hash(dict(self.guidelines)) if self.guidelines else None
+        unknown = {"unjudged": _explain_undecided(case), "guideline": guideline}
+        known = {"explanation": describe_response_failure(case), "guideline": guideline}
         group = "unreliable" if verdict.trace_group is None else str(verdict.trace_group)
-        for name, value, decided, label in (
-            (ScoreName.RELIABILITY, verdict.reliable, verdict.reliable is not None, group),
-            (
-                ScoreName.FAILURE_CLASS,
-                None,
-                verdict.globally_sufficient is not None,
-                str(verdict.failure_class or NO_FAILURE_LABEL),
-            ),
-        ):
-            if decided:
-                yield self._build(case, name, value, label, sentence, None, guideline)
-            else:
-                yield self._build(case, name, None, None, None, reason, guideline)
+        reliability = unknown if verdict.reliable is None else {**known, "value": verdict.reliable, "label": group}
+        yield self._build(case, ScoreName.RELIABILITY, **reliability)
+        failure = {**known, "label": str(verdict.failure_class or NO_FAILURE_LABEL)}
+        yield self._build(
+            case, ScoreName.FAILURE_CLASS, **(unknown if verdict.globally_sufficient is None else failure)
+        )
 
-    def _build(self, case: JudgedCase, name: ScoreName, *values: Any) -> VerdictScore:
+    def _build(self, case: JudgedCase, name: ScoreName, **fields: Any) -> VerdictScore:
         key = json.dumps([self.run_id, case.response.id, str(name)])
-        return VerdictScore(str(uuid.uuid5(_NAMESPACE, key)), name, *values)
-
-    def _guideline(self, criterion: Criterion) -> str | None:
-        return self.guidelines.get(str(CRITERION_QUESTIONS[criterion]))
+        return VerdictScore(str(uuid.uuid5(_NAMESPACE, key)), name, **fields)
 
 
 def _explain_steps(case: JudgedCase) -> str | None:
@@ -279,7 +257,6 @@ def _explain_steps(case: JudgedCase) -> str | None:
 
 
 def _explain_undecided(case: JudgedCase) -> str:
-    """Return the reasons of the missing labels that the whole rests on."""
     reasons = [
         f"{criterion}: {case.judgment.unjudged[criterion]}"
         for criterion in (Criterion.LOCAL_SOUNDNESS, Criterion.ALIGNMENT, Criterion.CLOSURE)

@@ -12,10 +12,10 @@ import base64
 import time
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from eclose.calls.http.failures import CallFailureKind, classify_http_exception, excerpt_server_text, parse_retry_after
@@ -123,9 +123,6 @@ class StoreClient:
         return reply
 
 
-Deliver: TypeAlias = Callable[[StoreClient, VerdictScoreTable, Sequence[ScoredResponse]], Awaitable[Sequence[Delivery]]]
-
-
 @dataclass(frozen=True, slots=True)
 class TraceStore:
     """Where and how the scores of a run are sent."""
@@ -134,8 +131,8 @@ class TraceStore:
     """Variables that hold the address, in the order in which they are read."""
     read_headers: Callable[[Mapping[str, str]], Mapping[str, str]]
     """Function of the environment that returns the headers of the login."""
-    deliver: Deliver
-    """Function that sends the scores of some responses."""
+    deliver: Callable[[StoreClient, VerdictScoreTable, Sequence[ScoredResponse]], Awaitable[Sequence[Delivery]]]
+    """Function that sends the scores of some responses; a refusal that it raises is one of all of them."""
     default_address: str | None = None
     batch: int = 1
     """Responses that are sent together."""
@@ -148,13 +145,19 @@ async def send_scores(
     from eclose.calls.http.client import HttpClient  # noqa: PLC0415 - an extra
     from eclose.calls.http.endpoint import check_base_url  # noqa: PLC0415 - an extra
 
+    async def deliver(rows: Sequence[ScoredResponse]) -> Sequence[Delivery]:
+        try:
+            return await store.deliver(client, table, rows)
+        except (StoreRefusal, RecordError) as refusal:
+            return [Delivery(row.response_id, len(row.scores), DeliveryStatus.REFUSED, str(refusal)) for row in rows]
+
     base_url = check_base_url(address)
     async with HttpClient(base_url, store.read_headers(environ)) as http:
         client = StoreClient(http, base_url)
         sending: deque[asyncio.Future[Sequence[Delivery]]] = deque()
         try:
             for rows in table.batch_rows(store.batch):
-                sending.append(asyncio.ensure_future(store.deliver(client, table, rows)))
+                sending.append(asyncio.ensure_future(deliver(rows)))
                 if len(sending) == _CONCURRENCY:
                     for delivery in await sending.popleft():
                         yield delivery
@@ -190,41 +193,51 @@ def _bearer(key: str | None) -> dict[str, str]:
 
 
 async def _deliver_each(
-    send: Callable[[StoreClient, VerdictScoreTable, ScoredResponse, VerdictScore], Awaitable[DeliveryStatus]],
+    path: str,
+    build: Callable[[VerdictScoreTable, ScoredResponse, VerdictScore], dict[str, Any]],
     client: StoreClient,
     table: VerdictScoreTable,
     rows: Sequence[ScoredResponse],
+    *,
+    check: Callable[[Mapping[str, Any], VerdictScore], None],
+    present: Container[str] = (),
+    conflict: int | None = None,
 ) -> list[Delivery]:
-    """Send the scores of a response one after the other."""
+    """Send the scores of a response one after the other.
+
+    ``check`` raises for a reply that does not prove that the score was taken. A score is present where its id is in
+    ``present``, or where the store refuses it with the HTTP status ``conflict``.
+    """
     deliveries = []
     (row,) = rows
     for score in row.scores:
+        status, reason = DeliveryStatus.PRESENT, ""
         try:
-            deliveries.append(Delivery(row.response_id, 1, await send(client, table, row, score)))
+            if score.id not in present:
+                check(await client.send("POST", path, build(table, row, score)), score)
+                status = DeliveryStatus.SENT
         except StoreRefusal as refusal:
-            deliveries.append(Delivery(row.response_id, 1, DeliveryStatus.REFUSED, str(refusal)))
+            if refusal.status != conflict:
+                status, reason = DeliveryStatus.REFUSED, str(refusal)
+        deliveries.append(Delivery(row.response_id, 1, status, reason))
     return deliveries
 
 
-# --- Langfuse ----------------------------------------------------------------------------------------------------
+def _check_id(reply: Mapping[str, Any], score: VerdictScore) -> None:
+    if str(reply.get("id")).lower() != score.id:
+        raise StoreRefusal("the reply does not return the id of the score, so nothing is proven")
 
 
-async def _send_langfuse(
-    client: StoreClient, table: VerdictScoreTable, row: ScoredResponse, score: VerdictScore
-) -> DeliveryStatus:
-    reply = await client.send("POST", "/api/public/scores", build_langfuse_score(table, row, score))
+# --- Langfuse --------------------------------------------------------------------------------------------------------
+
+
+def _check_langfuse(reply: Mapping[str, Any], score: VerdictScore) -> None:
     if reply.get("rejected"):
         # A server that takes scores in batches answers a rejected one with 207 and the reason.
         errors = reply.get("errors")
         reason = errors[0] if isinstance(errors, list) and errors else None
         raise StoreRefusal(excerpt_server_text(str(_object(reason).get("message") or reason or "no reason given")))
-    return _prove(reply.get("id"), score)
-
-
-def _prove(identifier: object, score: VerdictScore) -> DeliveryStatus:
-    if str(identifier).lower() != score.id:
-        raise StoreRefusal("the reply does not return the id of the score, so nothing is proven")
-    return DeliveryStatus.SENT
+    _check_id(reply, score)
 
 
 def build_langfuse_score(table: VerdictScoreTable, row: ScoredResponse, score: VerdictScore) -> dict[str, Any]:
@@ -247,19 +260,7 @@ def build_langfuse_score(table: VerdictScoreTable, row: ScoredResponse, score: V
     )
 
 
-# --- LangSmith ---------------------------------------------------------------------------------------------------
-
-
-async def _send_langsmith(
-    client: StoreClient, table: VerdictScoreTable, row: ScoredResponse, score: VerdictScore
-) -> DeliveryStatus:
-    try:
-        reply = await client.send("POST", "/feedback", build_feedback(table, row, score))
-    except StoreRefusal as refusal:
-        if refusal.status == 409:  # feedback of this id exists, from an earlier export
-            return DeliveryStatus.PRESENT
-        raise
-    return _prove(reply.get("id"), score)
+# --- LangSmith -------------------------------------------------------------------------------------------------------
 
 
 def build_feedback(table: VerdictScoreTable, row: ScoredResponse, score: VerdictScore) -> dict[str, Any]:
@@ -287,7 +288,7 @@ def _to_uuid(text: str) -> str:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, text))
 
 
-# --- MLflow ------------------------------------------------------------------------------------------------------
+# --- MLflow ----------------------------------------------------------------------------------------------------------
 
 
 def _read_mlflow_login(environ: Mapping[str, str]) -> dict[str, str]:
@@ -304,25 +305,18 @@ async def _deliver_mlflow(
     try:
         present = _read_score_ids(await client.send("GET", path))
     except StoreRefusal as refusal:
-        reason = f"there is no such trace ({refusal})" if refusal.status == 404 else str(refusal)
-        return [Delivery(row.response_id, len(row.scores), DeliveryStatus.REFUSED, reason)]
+        raise StoreRefusal(f"there is no such trace ({refusal})" if refusal.status == 404 else str(refusal)) from None
+    return await _deliver_each(
+        f"{path}/assessments", build_assessment, client, table, rows, check=_check_assessment, present=present
+    )
 
-    async def send(
-        client: StoreClient, table: VerdictScoreTable, row: ScoredResponse, score: VerdictScore
-    ) -> DeliveryStatus:
-        if score.id in present:
-            return DeliveryStatus.PRESENT
-        body = {"assessment": build_assessment(table, row, score)}
-        reply = await client.send("POST", f"{path}/assessments", body)
-        if not _object(reply.get("assessment")).get("assessment_id"):
-            raise StoreRefusal("the reply does not return the id of an assessment, so nothing is proven")
-        return DeliveryStatus.SENT
 
-    return await _deliver_each(send, client, table, rows)
+def _check_assessment(reply: Mapping[str, Any], _score: VerdictScore) -> None:
+    if not _object(reply.get("assessment")).get("assessment_id"):
+        raise StoreRefusal("the reply does not return the id of an assessment, so nothing is proven")
 
 
 def _read_score_ids(reply: Mapping[str, Any]) -> set[str]:
-    """Return the ids of our scores among the assessments of a trace."""
     info = _object(reply.get("trace")).get("trace_info")
     if not isinstance(info, dict):
         raise StoreRefusal("the reply holds no trace, so its scores are unknown")
@@ -332,12 +326,12 @@ def _read_score_ids(reply: Mapping[str, Any]) -> set[str]:
 
 
 def build_assessment(table: VerdictScoreTable, row: ScoredResponse, score: VerdictScore) -> dict[str, Any]:
-    """Return one assessment: the value, or for an unjudged score the error with its reason."""
+    """Return the body of one assessment: the value, or for an unjudged score the error with its reason."""
     if score.unjudged is not None:
         feedback: dict[str, Any] = {"error": {"error_code": "UNJUDGED", "error_message": score.unjudged}}
     else:
         feedback = {"value": score.label if score.value is None else score.value}
-    return _without_none(
+    assessment = _without_none(
         {
             "assessment_name": str(score.name),
             "trace_id": row.trace_id,
@@ -351,9 +345,10 @@ def build_assessment(table: VerdictScoreTable, row: ScoredResponse, score: Verdi
             "valid": True,
         }
     )
+    return {"assessment": assessment}
 
 
-# --- Phoenix -----------------------------------------------------------------------------------------------------
+# --- Phoenix ---------------------------------------------------------------------------------------------------------
 
 
 async def _deliver_phoenix(
@@ -361,12 +356,10 @@ async def _deliver_phoenix(
 ) -> list[Delivery]:
     (row,) = rows
     path = "/v1/span_annotations" if row.span_id else "/v1/trace_annotations"
-    body = {"data": [build_annotation(table, row, score) for score in row.scores]}
-    try:
-        # Synchronous, so that a span that does not exist is answered with 404 and can be counted.
-        await client.send("POST", f"{path}?sync=true", body)
-    except StoreRefusal as refusal:
-        return [Delivery(row.response_id, len(row.scores), DeliveryStatus.REFUSED, str(refusal))]
+    # Synchronous, so that a span that does not exist is answered with 404 and can be counted.
+    await client.send(
+        "POST", f"{path}?sync=true", {"data": [build_annotation(table, row, score) for score in row.scores]}
+    )
     return [Delivery(row.response_id, len(row.scores))]
 
 
@@ -388,18 +381,15 @@ def build_annotation(table: VerdictScoreTable, row: ScoredResponse, score: Verdi
     }
 
 
-# --- OTLP --------------------------------------------------------------------------------------------------------
+# --- OTLP ------------------------------------------------------------------------------------------------------------
 
 
 async def _deliver_otlp(
     client: StoreClient, table: VerdictScoreTable, rows: Sequence[ScoredResponse]
 ) -> list[Delivery]:
-    try:
-        logs = await client.send("POST", "/v1/logs", build_log_request(table, rows), may_be_empty=True)
-        spans = await client.send("POST", "/v1/traces", build_span_request(table, rows), may_be_empty=True)
-        return list(count_accepted(rows, logs, spans))
-    except (StoreRefusal, RecordError) as refusal:
-        return [Delivery(row.response_id, len(row.scores), DeliveryStatus.REFUSED, str(refusal)) for row in rows]
+    logs = await client.send("POST", "/v1/logs", build_log_request(table, rows), may_be_empty=True)
+    spans = await client.send("POST", "/v1/traces", build_span_request(table, rows), may_be_empty=True)
+    return list(count_accepted(rows, logs, spans))
 
 
 TRACE_STORES: Mapping[str, TraceStore] = {
@@ -416,7 +406,7 @@ TRACE_STORES: Mapping[str, TraceStore] = {
             _require_key(environ, "LANGFUSE_PUBLIC_KEY", "langfuse"),
             _require_key(environ, "LANGFUSE_SECRET_KEY", "langfuse"),
         ),
-        partial(_deliver_each, _send_langfuse),
+        partial(_deliver_each, "/api/public/scores", build_langfuse_score, check=_check_langfuse),
         "https://cloud.langfuse.com",
     ),
     "phoenix": TraceStore(
@@ -428,7 +418,7 @@ TRACE_STORES: Mapping[str, TraceStore] = {
     "langsmith": TraceStore(
         ("LANGSMITH_ENDPOINT",),
         lambda environ: {"x-api-key": _require_key(environ, "LANGSMITH_API_KEY", "langsmith")},
-        partial(_deliver_each, _send_langsmith),
+        partial(_deliver_each, "/feedback", build_feedback, check=_check_id, conflict=409),
         "https://api.smith.langchain.com",
     ),
 }

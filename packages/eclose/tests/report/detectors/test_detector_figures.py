@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eclose.detectors.joined import study_detectors
+from eclose.detectors.joined import StudyInputs, study_detectors
 from eclose.detectors.study_statistics import DISJOINT_GROUPS, StudyGroup, StudySettings
 from eclose.report.detectors.figures import (
     MAX_DOTS,
@@ -31,7 +31,7 @@ def settings():
 @pytest.fixture(scope="module")
 def study():
     responses, verdicts, truth = make_responses(1, questions=300)
-    return study_detectors(make_scores(1, truth), responses, verdicts, FEW)
+    return study_detectors(StudyInputs(make_scores(1, truth), responses, verdicts), FEW)
 
 
 def panels(figure):
@@ -97,7 +97,7 @@ def test_the_sweep_has_the_point_the_diagonal_and_the_corner(study):
 @pytest.mark.slow
 def test_an_empty_group_is_named_and_not_drawn():
     responses, verdicts, truth = make_responses(2, kinds=("reliable", "locally_unsound"), shares=(0.7, 0.3))
-    study = study_detectors(make_scores(2, truth), responses, verdicts, FEW)
+    study = study_detectors(StudyInputs(make_scores(2, truth), responses, verdicts), FEW)
     scores, sweeps = draw_score_distributions(study), draw_threshold_sweeps(study)
     assert sum(text.get_text() == "none" for text in words(scores)) == 3
     assert sum(text.get_text() == "undefined" for text in words(sweeps)) == 3
@@ -107,7 +107,7 @@ def test_an_empty_group_is_named_and_not_drawn():
 @pytest.mark.slow
 def test_equal_input_gives_equal_files():
     responses, verdicts, truth = make_responses(4)
-    study = study_detectors(make_scores(4, truth), responses, verdicts, FEW)
+    study = study_detectors(StudyInputs(make_scores(4, truth), responses, verdicts), FEW)
     files = draw_detector_figures(study)
     assert set(files) == {f"detector-{name}.{kind}" for name in ("scores", "sweep") for kind in ("pdf", "svg")}
     assert files == draw_detector_figures(study)

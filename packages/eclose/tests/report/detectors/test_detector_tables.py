@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from eclose.detectors.joined import study_detectors
+from eclose.detectors.joined import StudyInputs, study_detectors
 from eclose.detectors.scores import DetectorKind
 from eclose.detectors.study_statistics import FAILURE_GROUPS, DetectorIdentity, StudyGroup, StudySettings
 from eclose.report.detectors.tables import build_detector_tables
@@ -30,7 +30,7 @@ LABEL_SOURCE = "The groups rest on the labels of judge-x."
 def study_scores(scores, responses, verdicts):
     """A study of labels of a judge, with a notice and responses that are left out."""
     return replace(
-        study_detectors(scores, responses, verdicts, FEW),
+        study_detectors(StudyInputs(scores, responses, verdicts), FEW),
         label_source=LABEL_SOURCE,
         notices=("STALE: responses.jsonl was changed.",),
         left_out={"it was not judged": 3},

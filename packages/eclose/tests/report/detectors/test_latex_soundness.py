@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from eclose.detectors.joined import study_detectors
+from eclose.detectors.joined import StudyInputs, study_detectors
 from eclose.report.detectors.write import render_detector_latex
 from eclose.report.formats.latex import render_latex_report
 from tests.detectors.study_making import make_responses, make_scores
@@ -46,7 +46,7 @@ def test_tables_with_hostile_names_can_be_set():
     responses, verdicts, truth = make_responses(3, questions=6)
     scores = make_scores(3, truth)
     for payload in PAYLOADS[::6]:
-        study = study_detectors([replace(row, model=payload) for row in scores], responses, verdicts, FEW)
+        study = study_detectors(StudyInputs([replace(row, model=payload) for row in scores], responses, verdicts), FEW)
         study = replace(study, label_source=payload)
         assert find_latex_problems(render_detector_latex(study)) == [], payload
 

@@ -19,7 +19,7 @@ from eclose.cli.shared.output import escape_invisible
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, MutableMapping
+    from collections.abc import Mapping, MutableMapping
 
 ENV_FILE = ".env"
 # Shell syntax is accepted as far as people use it: `export`, quotes and trailing comments.
@@ -110,7 +110,12 @@ def load_env_file(
     # Only --env-file names a file. Otherwise the path is a folder, and its .env is read.
     file = path / ENV_FILE if path.is_dir() or not trusted else path
     variables = _read(file, trusted=trusted)
-    pairs = dict(_pairs(variables, environ))
+    # Each address of the file that the environment does not have, with the secret that the file gives for it.
+    pairs = {
+        name: secret
+        for name, value in variables.items()
+        if name not in environ and (secret := _secret_of(name, value)) and variables.get(secret, "").strip()
+    }
     for name, value in variables.items():
         # The environment is the user's own and comes before any file.
         if name in environ:
@@ -143,14 +148,6 @@ def _read(file: Path, *, trusted: bool) -> dict[str, str]:
         _write(f"{file.name}: is ignored because it {problem}.")
         return {}
     return {name: value for name, value in variables.items() if name in _KNOWN or _SECRETS.fullmatch(name)}
-
-
-def _pairs(variables: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield every address of the file that the environment does not have, with the secret the file gives for it."""
-    for name, value in variables.items():
-        secret = _secret_of(name, value)
-        if secret is not None and name not in environ and variables.get(secret, "").strip():
-            yield name, secret
 
 
 def _secret_of(name: str, value: str) -> str | None:

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eclose.cli.shared.options import add_option_group
+from eclose.cli.shared.options import takes_options
 from eclose.cli.shared.output import escape_invisible, format_count, print_line
 from eclose.cli.shared.recipe import recipe_key
+from eclose.errors import SettingError
 
 if TYPE_CHECKING:
-    from eclose.calls.batches.run import BatchSettings
     from eclose.calls.budget import CostEstimate
     from eclose.calls.client import CallSettings
     from eclose.calls.cluster.run import RunFactory
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eclose.calls.run import RunOptions, RunResult
 
 
-def _option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002 - as typer calls it
+def env_option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002 - as typer calls it
     """Return a flag that is also read from the environment: ``--base-url`` from ``ECLOSE_BASE_URL``."""
     return typer.Option(flag, help=help, envvar=_variable(flag), show_envvar=False, **settings)
 
@@ -43,11 +43,6 @@ def _setting(flag: str, **settings: Any) -> Any:
 
 def _variable(flag: str) -> str:
     return "ECLOSE_" + flag.removeprefix("--").replace("-", "_").upper()
-
-
-def env_option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002
-    """Return a flag that is also read from the environment and whose help shows no default."""
-    return _option(flag, help, show_default=False, **settings)
 
 
 _ROLES = frozenset({"model", "judge_model", "constructor", "verifier", "reverifier"})
@@ -67,31 +62,102 @@ ModelName = Annotated[
 JudgeName = Annotated[
     str, env_option("--judge", "Model that judges: provider/model, a base URL, a folder of weights, or vllm:NAME.")
 ]
-EngineName = Annotated[CallEngine, _setting("--engine")]
-Workers = Annotated[int, _setting("--workers", min=1)]
-RayAddress = Annotated[str | None, _setting("--ray-address")]
 
 
-class ModelOptions(NamedTuple):
-    """Values of the shared options of one command."""
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Where work is done: in this process, or by Ray workers."""
 
-    calls: CallSettings
-    base_url: ServerAddress
-    dry_run: bool
-    ledger: str | None
-    retry: bool
-    replay: bool
-    batch: BatchSettings | None
-    """Batches in which requests are sent first; None without batches."""
-    force: bool
-    ray: RaySettings | None
-    """Workers that make the calls; None where this process makes them."""
+    engine: Annotated[CallEngine, _setting("--engine")] = CallEngine.PROCESS
+    workers: Annotated[int, _setting("--workers", min=1)] = 2
+    ray_address: Annotated[str | None, _setting("--ray-address")] = None
 
-    def model(self, name: str) -> ModelRef:
-        """Return the model with this name: a provider's, a server's, loaded weights, or one called through Inspect."""
-        from eclose.api.resolve import resolve
+    @property
+    def ray(self) -> RaySettings | None:
+        """The workers; None where this process does the work."""
+        if self.engine is not CallEngine.RAY:
+            return None
+        from eclose.calls.cluster.workers import RaySettings
 
-        return resolve(name, self.base_url, keyless=self.sends_nothing)
+        return RaySettings(workers=self.workers, address=self.ray_address)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(EngineOptions):
+    """The shared options of one command, and what follows from them."""
+
+    base_url: Annotated[
+        str | None, env_option("--base-url", "URL of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
+    ] = None
+    server_name: Annotated[str | None, _setting("--server-name")] = None
+    concurrency: Annotated[int, env_option("--concurrency", "Most calls in flight at once.", min=1)] = 64
+    requests_per_minute: Annotated[int | None, _setting("--requests-per-minute", min=1)] = None
+    tokens_per_minute: Annotated[int | None, _setting("--tokens-per-minute", min=1)] = None
+    deadline: Annotated[float, _setting("--deadline", min=0.1)] = 120.0
+    breaker_failures: Annotated[int, _setting("--breaker-failures", min=1)] = 20
+    breaker_seconds: Annotated[float, _setting("--breaker-seconds", min=0)] = 60.0
+    budget: Annotated[
+        float | None,
+        env_option(
+            "--budget",
+            "Most the run may cost, in the currency of the prices (USD unless a file of prices says otherwise).",
+            min=0,
+        ),
+    ] = None
+    prices: Annotated[Path | None, _setting("--prices")] = None
+    no_price: Annotated[bool, env_option("--no-price", "Call a model without a known price.")] = False
+    ledger: Annotated[
+        str | None,
+        env_option(
+            "--ledger",
+            "Where calls and replies are stored: a file, or postgresql://…  [default: ledger.sqlite in the run]",
+        ),
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the expected calls, tokens and cost; send and write nothing.")
+    ] = False
+    retry: Annotated[bool, typer.Option("--retry", help="Process quarantined records again.")] = False
+    replay: Annotated[bool, recipe_key()] = False
+    batch: Annotated[
+        bool,
+        typer.Option(
+            "--batch",
+            help="Send requests in the provider's batches: half the price, within a day. The rest go as single calls.",
+        ),
+    ] = False
+    batch_poll: Annotated[float, _setting("--batch-poll", min=0)] = 60.0
+    batch_wait: Annotated[float | None, _setting("--batch-wait", min=0)] = None
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace output of other settings or inputs; paid replies are used again.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.no_price and self.budget is not None:
+            raise SettingError("--no-price and --budget: a budget needs a price. Leave one of them out.")
+
+    @property
+    def calls(self) -> CallSettings:
+        """Settings of the calls."""
+        from eclose.calls.client import CallSettings
+
+        return CallSettings(
+            concurrency=self.concurrency,
+            requests_per_minute=self.requests_per_minute,
+            tokens_per_minute=self.tokens_per_minute,
+            deadline=self.deadline,
+            breaker_failures=self.breaker_failures,
+            breaker_seconds=self.breaker_seconds,
+            budget=self.budget,
+            prices=self.prices,
+            unpriced=self.no_price,
+        )
+
+    @property
+    def server(self) -> ServerAddress:
+        """Address and name of the server."""
+        from eclose.calls.http.endpoint import ServerAddress
+
+        return ServerAddress(self.base_url, self.server_name)
 
     @property
     def sends_nothing(self) -> bool:
@@ -100,7 +166,8 @@ class ModelOptions(NamedTuple):
 
     @property
     def run_options(self) -> RunOptions:
-        """Options of a model run: ledger, run mode, and the progress display."""
+        """Options of a model run: ledger, run mode, batches and the progress display."""
+        from eclose.calls.batches.run import BatchSettings
         from eclose.calls.run import RunOptions
         from eclose.cli.shared.progress import show_run_progress
 
@@ -110,9 +177,15 @@ class ModelOptions(NamedTuple):
             replay=self.replay,
             force=self.force,
             watch=show_run_progress,
-            batch=self.batch,
+            batch=BatchSettings(poll=self.batch_poll, wait=self.batch_wait) if self.batch else None,
             notify=print_line,
         )
+
+    def model(self, name: str) -> ModelRef:
+        """Return the model with this name: a provider's, a server's, loaded weights, or one called through Inspect."""
+        from eclose.api.resolve import resolve
+
+        return resolve(name, self.server, keyless=self.sends_nothing)
 
 
 def _refuse_file_address(model: str, base_url: str | None) -> None:
@@ -120,7 +193,6 @@ def _refuse_file_address(model: str, base_url: str | None) -> None:
     from eclose.calls.http.providers import MODEL_PROVIDERS
     from eclose.calls.inspect_model import INSPECT_PREFIX
     from eclose.cli.shared.env_file import ENV_FILE, is_address_from_env_file
-    from eclose.errors import SettingError
 
     provider, slash, _ = model.partition("/")
     if not (slash and (provider in MODEL_PROVIDERS or model.startswith(INSPECT_PREFIX))):
@@ -137,100 +209,6 @@ def _refuse_file_address(model: str, base_url: str | None) -> None:
         )
 
 
-def _read_options(
-    *,
-    engine: EngineName = CallEngine.PROCESS,
-    workers: Workers = 2,
-    ray_address: RayAddress = None,
-    base_url: Annotated[
-        str | None,
-        env_option("--base-url", "URL of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1."),
-    ] = None,
-    server_name: Annotated[str | None, _setting("--server-name")] = None,
-    concurrency: Annotated[int, _option("--concurrency", "Most calls in flight at once.", min=1)] = 64,
-    requests_per_minute: Annotated[int | None, _setting("--requests-per-minute", min=1)] = None,
-    tokens_per_minute: Annotated[int | None, _setting("--tokens-per-minute", min=1)] = None,
-    deadline: Annotated[float, _setting("--deadline", min=0.1)] = 120.0,
-    breaker_failures: Annotated[int, _setting("--breaker-failures", min=1)] = 20,
-    breaker_seconds: Annotated[float, _setting("--breaker-seconds", min=0)] = 60.0,
-    budget: Annotated[
-        float | None,
-        env_option(
-            "--budget",
-            "Most the run may cost, in the currency of the prices (USD unless a file of prices says otherwise).",
-            min=0,
-        ),
-    ] = None,
-    prices: Annotated[Path | None, _setting("--prices")] = None,
-    no_price: Annotated[bool, _option("--no-price", "Call a model without a known price.")] = False,
-    ledger: Annotated[
-        str | None,
-        env_option(
-            "--ledger",
-            "Where calls and replies are stored: a file, or postgresql://…  [default: ledger.sqlite in the run]",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the expected calls, tokens and cost; send and write nothing.")
-    ] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Process quarantined records again.")] = False,
-    replay: Annotated[bool, recipe_key()] = False,
-    batch: Annotated[
-        bool,
-        typer.Option(
-            "--batch",
-            help="Send requests in the provider's batches: half the price, within a day. The rest go as single calls.",
-        ),
-    ] = False,
-    batch_poll: Annotated[float, _setting("--batch-poll", min=0)] = 60.0,
-    batch_wait: Annotated[float | None, _setting("--batch-wait", min=0)] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace output of other settings or inputs; paid replies are used again.")
-    ] = False,
-) -> ModelOptions:
-    from eclose.calls.batches.run import BatchSettings
-    from eclose.calls.client import CallSettings
-    from eclose.calls.http.endpoint import ServerAddress
-    from eclose.errors import SettingError
-
-    if no_price and budget is not None:
-        raise SettingError("--no-price and --budget: a budget needs a price. Leave one of them out.")
-    calls = CallSettings(
-        concurrency=concurrency,
-        requests_per_minute=requests_per_minute,
-        tokens_per_minute=tokens_per_minute,
-        deadline=deadline,
-        breaker_failures=breaker_failures,
-        breaker_seconds=breaker_seconds,
-        budget=budget,
-        prices=prices,
-        unpriced=no_price,
-    )
-    address = ServerAddress(base_url, server_name)
-    batches = BatchSettings(poll=batch_poll, wait=batch_wait) if batch else None
-    ray = None
-    if engine is CallEngine.RAY:
-        from eclose.calls.cluster.workers import RaySettings
-
-        ray = RaySettings(workers=workers, address=ray_address)
-    return ModelOptions(
-        calls=calls,
-        base_url=address,
-        dry_run=dry_run,
-        ledger=ledger,
-        retry=retry,
-        replay=replay,
-        batch=batches,
-        force=force,
-        ray=ray,
-    )
-
-
-def takes_model_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the shared options to a command, which takes them as one parameter, ``options``."""
-    return add_option_group(command, _read_options, "options", _check_options)
-
-
 def _check_options(values: dict[str, Any], arguments: dict[str, Any]) -> None:
     for role in _ROLES & arguments.keys():
         # The verifier of construction is a model; that of detection is a folder.
@@ -238,6 +216,10 @@ def _check_options(values: dict[str, Any], arguments: dict[str, Any]) -> None:
             _refuse_file_address(model, values["base_url"])
     # Before the first call: a corrupt ledger is noticed only later, after replies were paid for.
     warn_about_network_file(values["ledger"], arguments.get("out") or Path())
+
+
+takes_model_options = takes_options(ModelOptions, "options", _check_options)
+"""Adds the options to a command, which takes them as one parameter, ``options``."""
 
 
 def warn_about_network_file(ledger: str | None, folder: Path) -> None:
@@ -261,20 +243,14 @@ def run_on_ray_workers(
     *,
     gpus: float | None = None,
 ) -> RunResult:
-    """Run on Ray workers and print a line whenever one starts, stops or is lost.
+    """Run on Ray workers, and print a line whenever one starts, stops or is lost.
 
-    Args:
-        make: Function that builds the run in each worker.
-        calls: Settings of the calls.
-        options: Options of the command.
-        ray: Workers and cluster.
-        gpus: GPUs of each worker, for runs whose workers load weights; None for runs that call served models.
+    ``gpus`` are those of each worker, for runs whose workers load weights; None for runs that call served models.
     """
-    from eclose.errors import SettingError
 
     if options.replay:
         raise SettingError("engine: ray sends calls, so leave replay out.")
-    if options.batch is not None:
+    if options.batch:
         raise SettingError("--batch and engine: ray: batches are sent from one process. Leave one of them out.")
     from eclose.calls.cluster.run import run_models_on_ray
 

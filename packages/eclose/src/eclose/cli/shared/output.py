@@ -33,8 +33,7 @@ QUARANTINED_EXIT_CODE = 3
 AllowStale = Annotated[
     bool,
     typer.Option(
-        "--allow-stale",
-        help="Use judgments although the files they were made from have changed; every output says so.",
+        "--allow-stale", help="Use judgments although the files they were made from have changed; every output says so."
     ),
 ]
 ReplaceValidation = Annotated[
@@ -54,13 +53,11 @@ def escape_invisible(text: object) -> str:
     """Return the text with control and other invisible characters written as escapes."""
     return "".join(
         # No-break and ideographic spaces are not printable to Python, and harmless in names and titles.
-        character if character.isprintable() or character in "\u00a0\u3000" else _escape(character)
+        character
+        if character.isprintable() or character in "\u00a0\u3000"
+        else character.encode("unicode_escape").decode()
         for character in str(text)
     )
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def print_line(text: object) -> None:
@@ -144,7 +141,9 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     if not sys.stdout.isatty():
         _print_plain(title, columns, lines)
         return
-    width = _terminal_width()
+    from rich.console import Console
+
+    width = Console().width
     natural = sum(_widths(columns, lines))
     # A frame takes three columns for each column of the table, and one more.
     if natural + 3 * len(columns) + 1 <= width:
@@ -175,12 +174,6 @@ def _pad(text: str, width: int, *, right: bool) -> str:
 
 def _numeric_columns(columns: Sequence[str], lines: Lines) -> list[bool]:
     return [all(map(_NUMERIC.match, cells)) for cells in zip(*lines, strict=True)] or [False] * len(columns)
-
-
-def _terminal_width() -> int:
-    from rich.console import Console
-
-    return Console().width
 
 
 def _print_plain(title: str, columns: Sequence[str], lines: Lines, right: Sequence[bool] | None = None) -> None:

@@ -85,7 +85,6 @@ def _make_recipe_option(names: list[str]) -> Any:
         is_eager=True,
         expose_value=False,
         dir_okay=False,
-        show_default=False,
     )
 
     def command(recipe: Path | None = flag) -> None:

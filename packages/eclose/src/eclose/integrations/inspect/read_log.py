@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.calls.inspect_model import require_inspect
 from eclose.errors import RecordError, UserError
 from eclose.files.jsonl import DUPLICATE, ID_REUSED, WRONG_RECORD, ReadRecord, check_core_rules, encode_json_line
 from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
-from eclose.files.step import PipelineStep, write_step_files
+from eclose.files.step import PipelineStep, PipelineStepResult, write_step_files
 from eclose.integrations.inspect.samples import (
     JUDGMENT,
     explain_missing_response,
@@ -21,39 +21,24 @@ from eclose.integrations.inspect.samples import (
 from eclose.values.judgment import Judgment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from inspect_ai.log import EvalLog, EvalSample
 
-    from eclose.files.outcome_counts import RecordCounts
     from eclose.values.instance import Instance
     from eclose.values.response import Response
 
-LGG_SCORE = "lgg"
 FAILED, INVALIDATED, MISSING, UNSCORED = "sample failed", "invalidated", "not in the log", "not scored"
 # Large fields of a sample that are not needed.
 _SKIPPED_FIELDS = frozenset({"events", "events_data", "store", "timelines"})
 
 
-class InspectSampleRecords(NamedTuple):
-    """The three records of one sample, each with a value, a rejection or an error."""
-
-    instance: ReadRecord[Instance]
-    response: ReadRecord[Response]
-    judgment: ReadRecord[Judgment]
+SampleRecords: TypeAlias = tuple[ReadRecord[Any], ReadRecord[Any], ReadRecord[Any]]
+"""Instance, response and judgment of one sample, each with a value, a rejection or an error."""
 
 
-class ImportedRunFile(NamedTuple):
-    """A file of the run's folder, with counts of the samples."""
-
-    stage: PipelineStep
-    counts: RecordCounts
-    again: bool
-    """Whether the file existed from the same import and was left as it is."""
-
-
-def import_inspect_log(log: Path, out: Path, *, score: str = LGG_SCORE, force: bool = False) -> list[ImportedRunFile]:
+def import_inspect_log(log: Path, out: Path, *, score: str = "lgg", force: bool = False) -> list[PipelineStepResult]:
     """Write ``instances.jsonl``, ``responses.jsonl`` and ``judgments.jsonl`` into a folder.
 
     ``score`` is the name of the scorer's results in the log.
@@ -75,12 +60,12 @@ def import_inspect_log(log: Path, out: Path, *, score: str = LGG_SCORE, force: b
     # The three files come from one pass over the log, so all are written unless all exist.
     if all(manifest is not None for manifest in manifests):
         pairs = zip(steps, manifests, strict=True)
-        return [ImportedRunFile(step, manifest.counts, again=True) for step, manifest in pairs if manifest]
+        return [PipelineStepResult(step, manifest.counts, again=True) for step, manifest in pairs if manifest]
     all_counts = write_step_files(steps, _read_log_samples(log, score=score))
-    return [ImportedRunFile(step, counts, again=False) for step, counts in zip(steps, all_counts, strict=True)]
+    return [PipelineStepResult(step, counts, again=False) for step, counts in zip(steps, all_counts, strict=True)]
 
 
-def _read_log_samples(log: Path, *, score: str = LGG_SCORE) -> Iterator[InspectSampleRecords]:
+def _read_log_samples(log: Path, *, score: str) -> Iterator[SampleRecords]:
     """Yield the records of every sample in a log, then of the samples that are missing from it."""
     from inspect_ai.log import read_eval_log  # noqa: PLC0415 - optional
 
@@ -109,19 +94,18 @@ def _iterate_samples(log: Path, header: EvalLog) -> Iterator[EvalSample]:
         )
 
 
-def _report_missing(header: EvalLog, present: set[tuple[str, int]]) -> Iterator[InspectSampleRecords]:
-    """Yield rejections for the samples that an interrupted evaluation did not reach."""
+def _report_missing(header: EvalLog, present: set[tuple[str, int]]) -> Iterator[SampleRecords]:
     if header.status == "success":
         return
     for sample_id in header.eval.dataset.sample_ids or ():
         for epoch in range(1, (header.eval.config.epochs or 1) + 1):
             if (str(sample_id), epoch) not in present:
                 where = _format_sample(sample_id, epoch)
-                yield InspectSampleRecords(*(ReadRecord(where, rejected=MISSING) for _ in InspectSampleRecords._fields))
+                missing: ReadRecord[Any] = ReadRecord(where, rejected=MISSING)
+                yield missing, missing, missing
 
 
 def _format_sample(sample_id: str | int, epoch: int) -> str:
-    """Return the location of a sample in a log, as messages print it."""
     return f"sample {sample_id!r} epoch {epoch}"
 
 
@@ -135,22 +119,28 @@ class _SampleReader:
         # By instance id: the first sample, and a hash of the instance instead of its full text.
         self._questions: dict[str, tuple[str, int]] = {}
 
-    def read(self, sample: EvalSample) -> InspectSampleRecords:
+    def read(self, sample: EvalSample) -> SampleRecords:
         where = _format_sample(sample.id, sample.epoch)
-        try:
-            instance = _parse_instance(sample)
-        except RecordError as error:
-            problem = error.at(self._log, where)
-            return InspectSampleRecords(
-                *(ReadRecord(where, error=problem, error_kind=WRONG_RECORD) for _ in InspectSampleRecords._fields)
-            )
-        question = self._check_question(where, instance)
+        parsed = self._record(where, lambda: _parse_instance(sample))
+        if (instance := parsed.value) is None:
+            return parsed, parsed, parsed
+        question: ReadRecord[Any] = self._check_question(where, instance)
         if question.error is not None:
-            reused = question.error
-            return InspectSampleRecords(
-                question, *(ReadRecord(where, error=reused, error_kind=ID_REUSED) for _ in range(2))
-            )
-        return InspectSampleRecords(question, *self._read_answer(where, instance, sample))
+            return question, question, question
+        answer = self._record(where, lambda: self._find_response(instance, sample))
+        if (response := answer.value) is None:
+            # A problem of the response counts for both.
+            return question, answer, answer
+        judgment = self._record(where, lambda: self._find_judgment(response, sample))
+        return question, answer, judgment
+
+    def _record(self, where: str, find: Callable[[], Any]) -> ReadRecord[Any]:
+        """Return the outcome of ``find``: a value, the reason why it is missing, or an error."""
+        try:
+            outcome = find()
+        except RecordError as error:
+            return ReadRecord(where, error=error.at(self._log, where), error_kind=WRONG_RECORD)
+        return ReadRecord(where, rejected=outcome) if isinstance(outcome, str) else ReadRecord(where, value=outcome)
 
     def _check_question(self, where: str, instance: Instance) -> ReadRecord[Instance]:
         """Return the question at its first occurrence, a rejection at further epochs, an error for a reused id."""
@@ -162,29 +152,6 @@ class _SampleReader:
             return ReadRecord(where, rejected=DUPLICATE)
         problem = f"the id {instance.id!r} was used in {first[0]} for another question."
         return ReadRecord(where, error=RecordError(problem, path=self._log, record=where), error_kind=ID_REUSED)
-
-    def _read_answer(
-        self, where: str, instance: Instance, sample: EvalSample
-    ) -> tuple[ReadRecord[Response], ReadRecord[Judgment]]:
-        """Return the records of response and judgment; a problem of the response counts for both."""
-        try:
-            response = self._find_response(instance, sample)
-        except RecordError as error:
-            problem = error.at(self._log, where)
-            return (
-                ReadRecord(where, error=problem, error_kind=WRONG_RECORD),
-                ReadRecord(where, error=problem, error_kind=WRONG_RECORD),
-            )
-        if isinstance(response, str):
-            return ReadRecord(where, rejected=response), ReadRecord(where, rejected=response)
-        return ReadRecord(where, value=response), self._read_judgment(where, response, sample)
-
-    def _read_judgment(self, where: str, response: Response, sample: EvalSample) -> ReadRecord[Judgment]:
-        try:
-            judgment = self._find_judgment(response, sample)
-        except RecordError as error:
-            return ReadRecord(where, error=error.at(self._log, where), error_kind=WRONG_RECORD)
-        return ReadRecord(where, rejected=judgment) if isinstance(judgment, str) else ReadRecord(where, value=judgment)
 
     def _find_response(self, instance: Instance, sample: EvalSample) -> Response | str:
         """Return the response, or the reason for which it is missing."""
@@ -212,13 +179,10 @@ class _SampleReader:
 
 def _parse_instance(sample: EvalSample) -> Instance:
     target = [sample.target] if isinstance(sample.target, str) else sample.target
-    instance = instance_from_sample(sample.id, _read_question_text(sample), target, sample.metadata)
+    # A scorer sees the last message of the user.
+    messages = [] if isinstance(sample.input, str) else sample.input
+    asked = next((message.text for message in reversed(messages) if message.role == "user"), "")
+    question = sample.input if isinstance(sample.input, str) else asked
+    instance = instance_from_sample(sample.id, question, target, sample.metadata)
     check_core_rules(instance)
     return instance
-
-
-def _read_question_text(sample: EvalSample) -> str:
-    """Return the input as a scorer sees it: the last message of the user."""
-    if isinstance(sample.input, str):
-        return sample.input
-    return next((message.text for message in reversed(sample.input) if message.role == "user"), "")

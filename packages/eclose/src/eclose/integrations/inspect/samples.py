@@ -139,10 +139,11 @@ def build_judged_score(case: JudgedCase) -> Score:
     from inspect_ai.scorer import Score  # noqa: PLC0415 - optional
 
     judgment = case.judgment
+    unjudged = ", ".join(f"{label} ({reason})" for label, reason in judgment.missing_reasons.items())
     return Score(
         value=build_score_value(case.verdict),
         answer=case.response.answer,
-        explanation=_explain(case),
+        explanation=describe_response_failure(case) + (f" Not judged: {unjudged}." if unjudged else ""),
         reason=_find_reason(judgment),
         metadata={JUDGMENT: record_to_json_dict(judgment)},
     )
@@ -154,12 +155,6 @@ def build_empty_score(reason: str) -> Score:
 
     explanation = {REFUSAL: "The model refused to answer.", NO_RESPONSE: "The model gave no answer."}[reason]
     return Score(value=build_score_value(Verdict()), explanation=explanation, reason=reason)
-
-
-def _explain(case: JudgedCase) -> str:
-    """Return the broken link of a response, and the missing labels with their reasons."""
-    unjudged = ", ".join(f"{label} ({reason})" for label, reason in case.judgment.missing_reasons.items())
-    return describe_response_failure(case) + (f" Not judged: {unjudged}." if unjudged else "")
 
 
 def _find_reason(judgment: Judgment) -> str | None:

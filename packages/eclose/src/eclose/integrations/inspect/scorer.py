@@ -152,7 +152,6 @@ def lgg_scorer(
 
 
 def _resolve_judge(judge: str | Model | None) -> ChatModel:
-    """Return the judge that was passed, or the model with the role ``grader``."""
     # Judging needs asyncio; Inspect can run on trio as well.
     try:
         asyncio.get_running_loop()
