@@ -202,8 +202,8 @@ class _LabelFile:
         try:
             paths = [path]
             if filesystem.get_file_info([path])[0].type is fs.FileType.Directory:
-                found = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
-                paths = sorted(info.path for info in found if info.path.endswith(".parquet"))
+                entries = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
+                paths = sorted(info.path for info in entries if info.path.endswith(".parquet"))
             self._dataset = dataset.dataset(paths, label_schema(), format="parquet", filesystem=filesystem)
             self._fragments = list(self._dataset.get_fragments())
             schemas = [fragment.physical_schema for fragment in self._fragments]
@@ -307,11 +307,11 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
         flags["without_trace"][unjudged[unjudged[:, 1] == reasons.index(no_claim), 0]] = 1
     verdict = np.zeros(len(rows), np.uint8)
     for column, criterion in CRITERION_COLUMNS.items():
-        known = flags[column] + 1
+        codes = flags[column] + 1
         # As with a judgment: L comes from the steps, and is unknown where a reason says so.
         if criterion is Criterion.LOCAL_SOUNDNESS:
-            known[columns[_name_reason_column(column)].is_valid().to_numpy()] = 0
-        verdict = 3 * verdict + known.astype(np.uint8)
+            codes[columns[_name_reason_column(column)].is_valid().to_numpy()] = 0
+        verdict = 3 * verdict + codes.astype(np.uint8)
     failed_rows, failures = _flatten(columns["step_failures"])
     voted_rows, votes = _flatten(columns["votes"])
     labels, true, false = votes.flatten()
@@ -365,13 +365,13 @@ def _flatten(column: Any) -> tuple[Indices, Any]:
     return np.repeat(np.arange(len(lists)), lists.value_lengths().fill_null(0).to_numpy()), lists.flatten()
 
 
-def _number_names(values: Any, known: Sequence[str], name: str) -> Indices:
+def _number_names(values: Any, choices: Sequence[str], name: str) -> Indices:
     """Return the positions of names in a list; raise UserError where one is not in it."""
     encoded = values.dictionary_encode()
     names = encoded.dictionary.to_pylist()
-    if unknown := [each for each in names if each not in known]:
-        raise UserError(f"{name}: {unknown[0]!r} is none of {', '.join(known)}.")
-    numbers: Indices = np.array([known.index(each) for each in names], np.intp)[encoded.indices.to_numpy()]
+    if unknown := [each for each in names if each not in choices]:
+        raise UserError(f"{name}: {unknown[0]!r} is none of {', '.join(choices)}.")
+    numbers: Indices = np.array([choices.index(each) for each in names], np.intp)[encoded.indices.to_numpy()]
     return numbers
 
 

@@ -101,7 +101,7 @@ def read_run_files(run: Path, *, allow_stale: bool = False) -> LabelledRun:
     left_out: Iterable[LeftOutResponse] = chain(
         zip(
             files.read_response_ids(np.array(responses.position, np.int64)[lost]),
-            (NOT_JUDGED if asked else NO_QUESTION for asked in has_question[lost].tolist()),
+            (NOT_JUDGED if has_one else NO_QUESTION for has_one in has_question[lost].tolist()),
             strict=True,
         ),
         (

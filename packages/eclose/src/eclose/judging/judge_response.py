@@ -107,7 +107,7 @@ async def judge_response(
     subject = _Subject(instance, response, settings)
     # A replica is part of the key of a call: every repetition is drawn anew and not read from the cache.
     repetitions = await _gather(*(subject.ask(model, replica + number) for number in range(settings.repeat)))
-    judgment = take_majority_labels([_build_judgment(asked, model.name, answers) for asked, answers in repetitions])
+    judgment = take_majority_labels([_build_judgment(located, model.name, answers) for located, answers in repetitions])
     return judgment if response.in_protocol_layout else judgment.withhold_hollow_trace()
 
 

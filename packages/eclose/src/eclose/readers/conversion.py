@@ -181,12 +181,12 @@ def add_tool_outputs(instance: Instance, reading: Reading) -> Instance:
     Other evidence makes another question, so a hash of the new passages is appended to the id. Output that repeats a
     passage is dropped; that of a repeated search becomes one passage.
     """
-    known = {_collapse_blanks(passage.text) for passage in instance.evidence}
+    passages_before = {_collapse_blanks(passage.text) for passage in instance.evidence}
     new: dict[str, tuple[str, str]] = {}
     for output in reading.evidence:
         for chunk in list_tool_documents(output.value):
             text = chunk.text.strip()
-            if (collapsed := _collapse_blanks(text)) not in known:
+            if (collapsed := _collapse_blanks(text)) not in passages_before:
                 new.setdefault(collapsed, (chunk.title or output.name, text))
     if not new:
         return instance

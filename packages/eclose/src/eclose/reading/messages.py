@@ -343,8 +343,8 @@ def _read_request(item: Mapping[str, Any], role: str, where: str, number: int) -
             if kind in shapes.RESULT_TYPES or any(key in part for key in shapes.RESULT_KEYS):
                 results += _read_part(part, where, number)
             elif kind in ("user-prompt", "system-prompt") or kind in shapes.TEXT_TYPES or not kind:
-                found = next((text for key in ("text", "content") if (text := _take_text(part.get(key)))), None)
-                texts += [found] if found and kind != "system-prompt" else []
+                own = next((own for key in ("text", "content") if (own := _take_text(part.get(key)))), None)
+                texts += [own] if own and kind != "system-prompt" else []
         elif part is not None:
             raise RecordError(f"{where}.content: should be a text")
     if results:

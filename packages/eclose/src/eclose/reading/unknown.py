@@ -38,19 +38,20 @@ def find_reply(value: Mapping[str, Any], depth: int = 0) -> object:
     if conversations or depth > _MAX_DEPTH:
         return conversations[0] if len(conversations) == 1 else None
     names = {key_name(key): item for key, item in value.items()}
-    if (known := find_object({name.removeprefix("model_"): item for name, item in names.items()})) and known.has_answer:
-        return {name.removeprefix("model_"): item for name, item in names.items()} if known.has_trace else known.answer
+    row = {name.removeprefix("model_"): item for name, item in names.items()}
+    if (slots := find_object(row)) is not None and slots.has_answer:
+        return row if slots.has_trace else slots.answer
     for name in _REPLY_NAMES:
         if (reply := _look_into(names.get(name), depth)) is not None:
             return reply
     is_status = bool(_STATUS_NAMES & names.keys())
-    found = [
+    replies = [
         reply
         for name, item in names.items()
         if (name in _OTHER_NAMES and not (is_status and name == "message")) or not isinstance(item, str)
         if (reply := _look_into(item, depth)) is not None
     ]
-    return found[0] if len(found) == 1 else None
+    return replies[0] if len(replies) == 1 else None
 
 
 def _look_into(item: Any, depth: int) -> object:
