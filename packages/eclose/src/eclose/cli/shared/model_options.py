@@ -65,27 +65,12 @@ JudgeName = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineOptions:
-    """Where work is done: in this process, or by Ray workers."""
+class ModelOptions:
+    """The shared options of one command, and what follows from them."""
 
     engine: Annotated[CallEngine, _setting("--engine")] = CallEngine.PROCESS
     workers: Annotated[int, _setting("--workers", min=1)] = 2
     ray_address: Annotated[str | None, _setting("--ray-address")] = None
-
-    @property
-    def ray(self) -> RaySettings | None:
-        """The workers; None where this process does the work."""
-        if self.engine is not CallEngine.RAY:
-            return None
-        from eclose.calls.cluster.workers import RaySettings
-
-        return RaySettings(workers=self.workers, address=self.ray_address)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelOptions(EngineOptions):
-    """The shared options of one command, and what follows from them."""
-
     base_url: Annotated[
         str | None, env_option("--base-url", "URL of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
     ] = None
@@ -134,6 +119,15 @@ class ModelOptions(EngineOptions):
     def __post_init__(self) -> None:
         if self.no_price and self.budget is not None:
             raise SettingError("--no-price and --budget: a budget needs a price. Leave one of them out.")
+
+    @property
+    def ray(self) -> RaySettings | None:
+        """The workers; None where this process does the work."""
+        if self.engine is not CallEngine.RAY:
+            return None
+        from eclose.calls.cluster.workers import RaySettings
+
+        return RaySettings(workers=self.workers, address=self.ray_address)
 
     @property
     def calls(self) -> CallSettings:
