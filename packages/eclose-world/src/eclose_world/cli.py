@@ -87,22 +87,15 @@ def _print_results(results: Iterable[PipelineStepResult]) -> None:
 
 @app.command()
 def judge(
-    responses: Annotated[
-        Path, typer.Argument(help="File of responses to the world's questions, JSON Lines.", show_default=False)
-    ],
+    responses: Annotated[Path, typer.Argument(help="File of responses to the world's questions, JSON Lines.")],
     instances: Annotated[
-        Path | None,
-        typer.Option(help="File of the questions.  [default: instances.jsonl beside them]", show_default=False),
+        Path | None, typer.Option(help="File of the questions.  [default: instances.jsonl beside them]")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="File of the verdicts.  [default: verdicts.jsonl beside them]", show_default=False
-        ),
+        Path | None, typer.Option("--out", "-o", help="File of the verdicts.  [default: verdicts.jsonl beside them]")
     ] = None,
     judgments: Annotated[
-        Path | None,
-        typer.Option(help="File of the judgments: every step, and why a label is missing.", show_default=False),
+        Path | None, typer.Option(help="File of the judgments: every step, and why a label is missing.")
     ] = None,
     force: Force = False,
 ) -> None:

@@ -34,7 +34,7 @@ app = typer.Typer(
     help="Let people label responses; each decision is shown only what it may rest on.",
 )
 
-Folder = Annotated[Path, typer.Argument(help="Folder of the project.", show_default=False)]
+Folder = Annotated[Path, typer.Argument(help="Folder of the project.")]
 Names = Annotated[str, typer.Option(metavar="NAMES", help="Names of annotators, separated by commas.")]
 Adjudicators = Annotated[
     str, typer.Option(metavar="NAMES", help="Names of adjudicators, who settle disagreements of annotators.")
@@ -47,12 +47,7 @@ PerResponse = Annotated[int, typer.Option(min=1, help="Number of annotators who 
 Short = Annotated[bool, typer.Option("--short", help="Label each response in three passes, without its single steps.")]
 Port = Annotated[
     int | None,
-    typer.Option(
-        min=0,
-        max=65535,
-        help="Port on this machine (0 = any free port).  [default: that of init, or 8300]",
-        show_default=False,
-    ),
+    typer.Option(min=0, max=65535, help="Port on this machine (0 = any free port).  [default: that of init, or 8300]"),
 ]
 PublicUrl = Annotated[
     str | None,
@@ -67,18 +62,13 @@ OtherUrl = Annotated[str | None, recipe_key("--public-url")]
 @takes_import_options
 def init(
     folder: Folder,
-    responses: Annotated[
-        Path | None, typer.Argument(help="Folder of a run, or file of responses.", show_default=False)
-    ] = None,
+    responses: Annotated[Path | None, typer.Argument(help="Folder of a run, or file of responses.")] = None,
     *,
     instances: Annotated[Path | None, typer.Option(help="File of the questions, where it is not in the run.")] = None,
     n: Annotated[
         int | None,
         typer.Option(
-            "--n",
-            min=1,
-            help="Number of responses to draw of the run, with equal probability.  [default: all]",
-            show_default=False,
+            "--n", min=1, help="Number of responses to draw of the run, with equal probability.  [default: all]"
         ),
     ] = None,
     audit: Annotated[
@@ -263,7 +253,7 @@ def assign(
 @app.command()
 def invite(
     folder: Folder,
-    name: Annotated[str, typer.Argument(help="Name of the person.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the person.")],
     *,
     role: Annotated[str, typer.Option(help="Role of a new person: lead, adjudicator or screening-adjudicator.")] = "",
     port: OtherPort = None,
@@ -285,7 +275,7 @@ def invite(
 @app.command()
 def reassign(
     folder: Folder,
-    name: Annotated[str, typer.Argument(help="Name of the person who leaves.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the person who leaves.")],
     *,
     to: Annotated[
         str,
@@ -296,7 +286,7 @@ def reassign(
     new: Annotated[
         str, typer.Option(metavar="NAMES", help="Names of new people, who are invited and take over too.")
     ] = "",
-    reason: Annotated[str, typer.Option(help="Reason, which is written to the audit log.", show_default=False)],
+    reason: Annotated[str, typer.Option(help="Reason, which is written to the audit log.")],
     port: OtherPort = None,
     public_url: OtherUrl = None,
     insecure_http: InsecureHttp = False,

@@ -33,11 +33,10 @@ def sample(
     run: Annotated[
         Path,
         typer.Argument(
-            help="Folder of a construct run, with train.jsonl and development.jsonl, or a file of families.",
-            show_default=False,
+            help="Folder of a construct run, with train.jsonl and development.jsonl, or a file of families."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the forms and their key.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the forms and their key.")],
     n: Annotated[
         int, typer.Option("--n", "-n", min=1, help="Number of families to draw, equally many of every dataset.")
     ] = 300,
@@ -86,10 +85,8 @@ def _print_sample(key: AuditKey, n: int) -> None:
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder with the key, audit.json.", show_default=False)],
-    forms: Annotated[
-        list[Path], typer.Argument(help="Files of filled forms, one for each annotator.", show_default=False)
-    ],
+    folder: Annotated[Path, typer.Argument(help="Folder with the key, audit.json.")],
+    forms: Annotated[list[Path], typer.Argument(help="Files of filled forms, one for each annotator.")],
     adjudicated: Annotated[
         Path | None, typer.Option(help="File of a third person's forms on the families on which the others disagree.")
     ] = None,

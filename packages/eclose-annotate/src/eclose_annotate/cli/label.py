@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def label(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, judged or not.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, judged or not.")],
     *,
     n: Annotated[
         int | None,
@@ -33,7 +33,6 @@ def label(
             min=1,
             help="Number of responses to label; a larger number adds to an existing sample."
             "  [default: 100, or as the existing sample has]",
-            show_default=False,
         ),
     ] = None,
     steps: Annotated[
@@ -42,14 +41,10 @@ def label(
             "--steps/--no-steps",
             help="Label every step, as the full protocol does; takes much longer."
             "  [default: no-steps, or as the existing sample has]",
-            show_default=False,
         ),
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="Seed of the sample.  [default: 42, or as the existing sample has]", show_default=False
-        ),
+        int | None, typer.Option(min=0, help="Seed of the sample.  [default: 42, or as the existing sample has]")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine (0 = any free port).")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,

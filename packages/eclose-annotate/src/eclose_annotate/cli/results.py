@@ -23,20 +23,14 @@ Judge = Annotated[str, typer.Option(help="Name of the judge in the settled judgm
 
 
 Layouts = Annotated[
-    list[LabelExportFormat] | None,
-    typer.Option("--format", help="File format to write; repeatable.  [default: jsonl]", show_default=False),
+    list[LabelExportFormat] | None, typer.Option("--format", help="File format to write; repeatable.  [default: jsonl]")
 ]
 
 
 def agree(
-    project: Annotated[
-        Path, typer.Argument(help="Folder of a project or of its export, or a file of annotations.", show_default=False)
-    ],
+    project: Annotated[Path, typer.Argument(help="Folder of a project or of its export, or a file of annotations.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="File of the report: .json, .md or .tex.", show_default=False),
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File of the report: .json, .md or .tex.")] = None,
     seed: Annotated[int, recipe_key(min=0)] = 42,
     resamples: Annotated[int, recipe_key(min=100)] = 2_000,
 ) -> None:
@@ -93,8 +87,8 @@ def _write(out: Path, report: AgreementReport, tables: Sequence[AgreementTable])
 
 
 def export(
-    project: Annotated[Path, typer.Argument(help="Folder of the project.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the files.", file_okay=False, show_default=False)],
+    project: Annotated[Path, typer.Argument(help="Folder of the project.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the files.", file_okay=False)],
     layouts: Layouts = None,
     names: Annotated[bool, typer.Option("--names", help="Write the names of people instead of A1, A2, S1.")] = False,
     judge: Judge = "people",
@@ -154,30 +148,20 @@ def _print_export(out: Path, result: AnnotationExport) -> None:
 
 
 def import_labels(
-    files: Annotated[
-        list[Path],
-        typer.Argument(help="Files of labels: JSON Lines, JSON, CSV or Parquet.", show_default=False),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the files.", file_okay=False, show_default=False)],
+    files: Annotated[list[Path], typer.Argument(help="Files of labels: JSON Lines, JSON, CSV or Parquet.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the files.", file_okay=False)],
     run: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the labelled run, with instances.jsonl and responses.jsonl.", show_default=False),
+        Path | None, typer.Option(help="Folder of the labelled run, with instances.jsonl and responses.jsonl.")
     ] = None,
     column: Annotated[
-        list[str] | None,
-        typer.Option(help="Name of a column in the files, such as aligned=on_target; repeatable.", show_default=False),
+        list[str] | None, typer.Option(help="Name of a column in the files, such as aligned=on_target; repeatable.")
     ] = None,
     per_response: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Number of people who label each response.  [default: the most of any response]",
-            show_default=False,
-        ),
+        typer.Option(min=1, help="Number of people who label each response.  [default: the most of any response]"),
     ] = None,
     annotator: Annotated[
-        str | None,
-        typer.Option(help="Name of the person who labelled, for files without that column.", show_default=False),
+        str | None, typer.Option(help="Name of the person who labelled, for files without that column.")
     ] = None,
     layouts: Layouts = None,
     judge: Judge = "people",

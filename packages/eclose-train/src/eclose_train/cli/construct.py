@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 @takes_model_options
 def construct(
-    instances: Annotated[
-        Path, typer.Argument(help="File of questions with passages and reference answers.", show_default=False)
-    ],
+    instances: Annotated[Path, typer.Argument(help="File of questions with passages and reference answers.")],
     *,
     constructor: Annotated[
         str, env_option("--constructor", "Model that writes the parts: provider/model or a base URL.")
@@ -33,7 +31,7 @@ def construct(
     verifier: Annotated[
         str, env_option("--verifier", "Model that checks the parts, best of another model family than the constructor.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False, show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False)],
     reverifier: Annotated[
         str | None,
         env_option("--reverifier", "Model that checks finished families.  [default: the verifier, in new calls]"),
@@ -48,15 +46,11 @@ def construct(
     tokenizer: Annotated[str | None, recipe_key()] = None,
     max_length: Annotated[int, recipe_key(min=1)] = 8_192,
     limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Process at most this many sources, the first in seeded order.", show_default=False),
+        int | None, typer.Option(min=1, help="Process at most this many sources, the first in seeded order.")
     ] = None,
     pilot: Annotated[
         Path | None,
-        typer.Option(
-            help="With --dry-run: folder of a finished run on some sources, whose usage is scaled up.",
-            show_default=False,
-        ),
+        typer.Option(help="With --dry-run: folder of a finished run on some sources, whose usage is scaled up."),
     ] = None,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
     options: ModelOptions,

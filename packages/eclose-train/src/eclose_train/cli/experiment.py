@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from eclose_train.experiment.forecast import ExperimentForecast
 
 app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Run a study of backbones, methods and seeds from one plan.",
+    no_args_is_help=True, rich_markup_mode=None, help="Run a study of backbones, methods and seeds from one plan."
 )
 
 audit = typer.Typer(
@@ -27,18 +25,14 @@ audit = typer.Typer(
 )
 app.add_typer(audit, name="audit")
 
-ExperimentFolder = Annotated[
-    Path, typer.Argument(help="Folder of an experiment.", file_okay=False, show_default=False, metavar="DIR")
-]
+ExperimentFolder = Annotated[Path, typer.Argument(help="Folder of an experiment.", file_okay=False, metavar="DIR")]
 
 
 @app.command()
 def init(
-    plan: Annotated[Path, typer.Argument(help="Plan of the experiment (YAML).", dir_okay=False, show_default=False)],
+    plan: Annotated[Path, typer.Argument(help="Plan of the experiment (YAML).", dir_okay=False)],
     *,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder of the experiment.", file_okay=False, show_default=False)
-    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the experiment.", file_okay=False)],
 ) -> None:
     """Check a plan, write it into a folder, and print what it takes.
 
@@ -98,23 +92,17 @@ def run(
         typer.Option(
             help="Run only these stages: key=value with backbone, method, seed, stage or id (the name of a stage's "
             "folder); may be repeated.",
-            show_default=False,
             metavar="KEY=VALUE",
         ),
     ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(
-            help="Number of stages at once; default: 1, or that of the profile. Several run on Snakemake.",
-            min=1,
-            show_default=False,
+            help="Number of stages at once; default: 1, or that of the profile. Several run on Snakemake.", min=1
         ),
     ] = None,
     profile: Annotated[
-        str | None,
-        typer.Option(
-            help="Profile of Snakemake: a name or folder that sets the executor of a cluster.", show_default=False
-        ),
+        str | None, typer.Option(help="Profile of Snakemake: a name or folder that sets the executor of a cluster.")
     ] = None,
     wait: Annotated[
         float, typer.Option(help="Longest time to wait for a stage that another process is running (seconds).", min=0)
@@ -136,13 +124,7 @@ def run(
     # Snakemake prints its own progress.
     with show_experiment_progress(folder, live=profile is None and jobs in (None, 1)) as progress:
         result = run_experiment(
-            folder,
-            only or (),
-            jobs=jobs,
-            profile=profile,
-            wait=wait,
-            on_stage=progress.begin,
-            on_result=progress.end,
+            folder, only or (), jobs=jobs, profile=profile, wait=wait, on_stage=progress.begin, on_result=progress.end
         )
     for problem in (*result.failed, *result.waiting):
         state = "failed" if problem in result.failed else "waiting"
@@ -159,10 +141,7 @@ def report(
     folder: ExperimentFolder,
     *,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Folder of the report; default: report in DIR.", file_okay=False, show_default=False
-        ),
+        Path | None, typer.Option("--out", "-o", help="Folder of the report; default: report in DIR.", file_okay=False)
     ] = None,
 ) -> None:
     """Write tables and figures of everything that is finished: one HTML page, JSON, Markdown, LaTeX, CSV, SVG and PDF.
@@ -183,14 +162,11 @@ def report(
 def sample(
     folder: ExperimentFolder,
     *,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder of the sample.", file_okay=False, show_default=False)
-    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the sample.", file_okay=False)],
     questions: Annotated[int, typer.Option(min=1, help="Questions of each dataset and backbone.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 42,
     training_seed: Annotated[
-        int | None,
-        typer.Option(help="Training seed of the audited models.  [default: the first of the plan]", show_default=False),
+        int | None, typer.Option(help="Training seed of the audited models.  [default: the first of the plan]")
     ] = None,
 ) -> None:
     """Draw responses of all tuned methods for people to label.
@@ -213,17 +189,11 @@ def sample(
 def report_labels(
     folder: ExperimentFolder,
     labels: Annotated[
-        Path,
-        typer.Argument(
-            help="People's verdicts, as eclose annotate export writes them.", dir_okay=False, show_default=False
-        ),
+        Path, typer.Argument(help="People's verdicts, as eclose annotate export writes them.", dir_okay=False)
     ],
     *,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Folder of the tables; default: report in DIR.", file_okay=False, show_default=False
-        ),
+        Path | None, typer.Option("--out", "-o", help="Folder of the tables; default: report in DIR.", file_okay=False)
     ] = None,
 ) -> None:
     """Compare the labels of the judge with people's in an audit, and write the tables as JSON, Markdown and LaTeX.

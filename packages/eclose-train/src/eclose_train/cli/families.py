@@ -31,10 +31,7 @@ _EXAMPLES = 20
 
 def validate(
     families: Annotated[
-        str,
-        typer.Argument(
-            help="File of families, JSON Lines or Parquet, or folder of a run or dataset.", show_default=False
-        ),
+        str, typer.Argument(help="File of families, JSON Lines or Parquet, or folder of a run or dataset.")
     ],
     tokenizer: Annotated[
         str | None,
@@ -91,11 +88,10 @@ _PROMPT_OPTIONS = ("edits", "demonstrations", "order")
 def export(
     context: typer.Context,
     families: Annotated[
-        Path,
-        typer.Argument(help="File of families, JSON Lines; for datasets also the folder of a run.", show_default=False),
+        Path, typer.Argument(help="File of families, JSON Lines; for datasets also the folder of a run.")
     ],
     *,
-    layout: Annotated[ExportRowFormat, typer.Option("--format", help="Format to write.", show_default=False)],
+    layout: Annotated[ExportRowFormat, typer.Option("--format", help="Format to write.")],
     out: Annotated[
         Path,
         typer.Option(
@@ -112,8 +108,7 @@ def export(
     order: Annotated[PromptOrder, typer.Option(help="What comes first in the prompt.")] = PromptOrder.EVIDENCE_FIRST,
     force: Annotated[bool, typer.Option("--force", help="Replace output that other settings wrote.")] = False,
     push_to_hub: Annotated[
-        str | None,
-        typer.Option(metavar="OWNER/NAME", help="Upload the folder to this dataset on a hub.", show_default=False),
+        str | None, typer.Option(metavar="OWNER/NAME", help="Upload the folder to this dataset on a hub.")
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="Let a dataset that is created be public.")] = False,
 ) -> None:

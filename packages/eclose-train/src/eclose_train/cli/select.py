@@ -27,17 +27,14 @@ if TYPE_CHECKING:
 
 
 def select(
-    run: Annotated[Path, typer.Argument(help="Folder of a training run.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a training run.")],
     *,
-    families: Annotated[
-        str, typer.Option(help="Held-out families: JSON Lines, Parquet, or a folder of either.", show_default=False)
-    ],
+    families: Annotated[str, typer.Option(help="Held-out families: JSON Lines, Parquet, or a folder of either.")],
     hub: Annotated[
         bool, typer.Option("--hub", help="Fetch families from a hub: hf://datasets/OWNER/NAME[@REVISION].")
     ] = False,
     model: Annotated[
-        str | None,
-        typer.Option(help="Name or folder of the weights.  [default: as in the run's recipe]", show_default=False),
+        str | None, typer.Option(help="Name or folder of the weights.  [default: as in the run's recipe]")
     ] = None,
     engine: Annotated[Literal["transformers", "vllm"], typer.Option(help="What runs the model.")] = "transformers",
     vllm: VllmSettings = None,

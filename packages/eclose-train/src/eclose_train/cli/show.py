@@ -28,21 +28,13 @@ LIMIT = 50
 
 def show(
     families: Annotated[
-        str,
-        typer.Argument(
-            help="File of families, JSON Lines or Parquet, or folder of a run or dataset.", show_default=False
-        ),
+        str, typer.Argument(help="File of families, JSON Lines or Parquet, or folder of a run or dataset.")
     ],
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ID", help="Ids of families or of their sources.", show_default=False),
-    ] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of families or of their sources.")] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Print every passage, not only those that answers rest on.")
     ] = False,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="HTML file to write instead of printing.", show_default=False)
-    ] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="HTML file to write instead of printing.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of families without an ID, the first by id.")] = LIMIT,
     hub: Annotated[
         bool, typer.Option("--hub", help="Fetch families from a hub: hf://datasets/OWNER/NAME[@REVISION].")

@@ -227,22 +227,15 @@ def _pooled_fields(pooled: PooledSwitchRates) -> dict[str, Any]:
 
 
 def switch(
-    families: Annotated[
-        str, typer.Argument(help="Families: JSON Lines, Parquet, or a folder of either.", show_default=False)
-    ],
+    families: Annotated[str, typer.Argument(help="Families: JSON Lines, Parquet, or a folder of either.")],
     *,
     hub: Annotated[
         bool, typer.Option("--hub", help="Fetch families from a hub: hf://datasets/OWNER/NAME[@REVISION].")
     ] = False,
     model: Annotated[
-        str | None,
-        typer.Option(
-            help="Weights by name, folder or GGUF file.  [default: from the adapters' recipes]", show_default=False
-        ),
+        str | None, typer.Option(help="Weights by name, folder or GGUF file.  [default: from the adapters' recipes]")
     ] = None,
-    adapter: Annotated[
-        list[Path] | None, typer.Option(help="Folder of an adapter; repeatable.", show_default=False)
-    ] = None,
+    adapter: Annotated[list[Path] | None, typer.Option(help="Folder of an adapter; repeatable.")] = None,
     backbone: Annotated[bool, typer.Option("--backbone", help="Also test the model without an adapter.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="File for the scores and margins of every family.")

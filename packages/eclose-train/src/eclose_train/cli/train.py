@@ -20,19 +20,11 @@ _EXAMPLES = 3
 
 def train(
     context: typer.Context,
-    families: Annotated[
-        str,
-        typer.Argument(help="Families to train on: JSON Lines, Parquet, or a folder of either.", show_default=False),
-    ],
-    out: Annotated[Path, typer.Option(help="Folder of the run.", show_default=False)],
-    recipe: Annotated[
-        Path | None, typer.Option(help="File of settings (YAML); flags take precedence.", show_default=False)
-    ] = None,
+    families: Annotated[str, typer.Argument(help="Families to train on: JSON Lines, Parquet, or a folder of either.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    recipe: Annotated[Path | None, typer.Option(help="File of settings (YAML); flags take precedence.")] = None,
     development: Annotated[
-        str | None,
-        typer.Option(
-            help="Families to evaluate every checkpoint on: JSON Lines, Parquet, or a folder.", show_default=False
-        ),
+        str | None, typer.Option(help="Families to evaluate every checkpoint on: JSON Lines, Parquet, or a folder.")
     ] = None,
     hub: Annotated[
         bool, typer.Option("--hub", help="Fetch families from a hub: hf://datasets/OWNER/NAME[@REVISION].")

@@ -27,19 +27,13 @@ def _verifier() -> None:
 
 @app.command()
 def train(
-    families: Annotated[
-        list[Path],
-        typer.Argument(help="Files of families to train on, JSON Lines.", dir_okay=False, show_default=False),
-    ],
+    families: Annotated[list[Path], typer.Argument(help="Files of families to train on, JSON Lines.", dir_okay=False)],
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the verifier; new or empty.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the verifier; new or empty.")],
     seed: Annotated[int, typer.Option(help="Seed of the edits that are drawn and of the folds.")] = 0,
     without_shortcuts: Annotated[
         bool,
-        typer.Option(
-            "--without-shortcuts",
-            help="Leave out features of form alone: number of steps, conclusion word.",
-        ),
+        typer.Option("--without-shortcuts", help="Leave out features of form alone: number of steps, conclusion word."),
     ] = False,
 ) -> None:
     """Train a verifier: the probability that evidence supports the steps, that the trace pursues the question, and

@@ -273,7 +273,7 @@ def from_inspect(
 
 @app.command()
 def labels(
-    run: Annotated[Path, typer.Argument(help="Folder of a judged run.", show_default=False, file_okay=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a judged run.", file_okay=False)],
     out: Annotated[
         Path,
         typer.Option("--out", "-o", help="New Parquet file, or an address: s3://bucket/path, gs://..., abfss://..."),

@@ -48,21 +48,13 @@ def print_reading_summary(summary: ReadingSummary, file: Path) -> None:
 @takes_import_options
 def read(
     file: Annotated[Path, typer.Argument(help="File of responses in any known layout, or the folder of a run.")],
-    rule: Annotated[
-        str | None, typer.Option(help="Show every response for which this rule decided.", show_default=False)
-    ] = None,
+    rule: Annotated[str | None, typer.Option(help="Show every response for which this rule decided.")] = None,
     check: Annotated[
-        list[str] | None,
-        typer.Option(help="Id of a response that was read wrongly; repeatable. Needs --out.", show_default=False),
+        list[str] | None, typer.Option(help="Id of a response that was read wrongly; repeatable. Needs --out.")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="File for the responses of --check with their records, to send as an issue.",
-            show_default=False,
-        ),
+        typer.Option("--out", "-o", help="File for the responses of --check with their records, to send as an issue."),
     ] = None,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
