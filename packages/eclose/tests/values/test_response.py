@@ -128,3 +128,8 @@ def test_layout_is_the_protocols_only_where_the_completion_has_an_answer_line(co
 def test_trace_is_prose_where_the_reader_says_so(origin, expected):
     assert is_prose_trace(ResponseReading(reader=2, status="trace", rule="named line", origin=origin)) is expected
     assert not is_prose_trace(None)
+
+
+@pytest.mark.parametrize(("rule", "located"), [("prose, answer not located", False), ("prose, conclusion word", True)])
+def test_answer_is_located_unless_the_rule_says_otherwise(rule, located):
+    assert ResponseReading(reader=2, status="trace", rule=rule, origin="prose").located is located

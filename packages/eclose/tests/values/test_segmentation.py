@@ -49,6 +49,15 @@ def test_abbreviations_of_another_language_end_no_sentence():
     assert split_sentences(text, words) == ["Der Plan gilt lt. Amt bis S. 3.", "Dann nicht."]
 
 
+def test_ordinal_number_before_a_month_ends_no_sentence():
+    words = SentenceWords(after_ordinal=frozenset({"juni"}))
+    assert split_sentences("Es entsteht ab dem 4. Juni. Es hat 4. Dann kam er.", words) == [
+        "Es entsteht ab dem 4. Juni.",
+        "Es hat 4.",
+        "Dann kam er.",
+    ]
+
+
 def test_letter_that_names_a_thing_ends_a_sentence_where_the_thing_is_named_again():
     assert split_sentences("Hall A. Hall A has 320 seats.") == ["Hall A.", "Hall A has 320 seats."]
 
