@@ -170,8 +170,8 @@ def read_pins(name):
 
 @pytest.mark.parametrize("house", HOUSE_FOLDERS, ids=lambda house: house.name)
 def test_the_list_of_a_house_holds_what_the_house_asks_for(house):
-    asked = list_requirements(tomllib.loads((house / "pyproject.toml").read_text("utf-8")))
-    names = {re.split(r"[][<>=~! ]", name)[0] for name in asked if not name.startswith("eclose")}
+    requirements = list_requirements(tomllib.loads((house / "pyproject.toml").read_text("utf-8")))
+    names = {re.split(r"[][<>=~! ]", name)[0] for name in requirements if not name.startswith("eclose")}
     assert names - APART <= set(list_names(ROOT / "requirements" / f"{house.name}.in"))
 
 

@@ -81,9 +81,12 @@ def test_the_flag_of_a_single_annotator_waits_where_it_was_sent_to_an_adjudicato
 )
 def test_screening_decides_on_the_responses_where_it_is_required(screenings, reason):
     rows = [annotation("r", "A1", question="q"), annotation("r", "A2", question="q")]
-    found = group_annotations(rows, [replace(row, decides=True) for row in screenings])
-    assert (found.responses[0].open_reason, found.responses[0].final is None) == (reason, reason is not None)
-    assert found.eligible_responses == (() if reason == "ineligible (N4)" else found.responses)
+    annotations = group_annotations(rows, [replace(row, decides=True) for row in screenings])
+    assert (annotations.responses[0].open_reason, annotations.responses[0].final is None) == (
+        reason,
+        reason is not None,
+    )
+    assert annotations.eligible_responses == (() if reason == "ineligible (N4)" else annotations.responses)
     # Advisory screening excludes nothing.
     assert group_annotations(rows, screenings).responses[0].final is not None
 
@@ -101,18 +104,18 @@ def test_screening_decides_on_the_responses_where_it_is_required(screenings, rea
     ],
 )
 def test_questions_are_settled_the_same_way(rows, open_, eligible):
-    (one,) = grouped_questions(rows)
-    assert one.open_reason == open_
-    assert (one.final and one.final.eligible) == eligible
-    assert list(one.records) == rows
+    (question,) = grouped_questions(rows)
+    assert question.open_reason == open_
+    assert (question.final and question.final.eligible) == eligible
+    assert list(question.records) == rows
 
 
 def test_reasons_of_screening_are_compared_where_both_say_no():
-    (one,) = grouped_questions([screening("q", "S1", "N3"), screening("q", "S2", "N1")])
-    assert one.triggers == (AdjudicationTrigger.REASON,)
+    (question,) = grouped_questions([screening("q", "S1", "N3"), screening("q", "S2", "N1")])
+    assert question.triggers == (AdjudicationTrigger.REASON,)
 
 
 def test_an_adjudicated_question_has_all_its_lines():
     rows = [screening("q", "S1"), screening("q", "S2", "N1"), screening("q", "S3", adjudicates=True)]
-    (one,) = grouped_questions(rows[::-1])
-    assert list(one.records) == rows
+    (question,) = grouped_questions(rows[::-1])
+    assert list(question.records) == rows

@@ -96,9 +96,9 @@ def test_questions_not_met_before_come_first_and_a_second_meeting_is_noted(proje
     for name in ("ann", "bob", "cyd", "dan"):
         work_off(project, who(project, name), correct="yes" if name in ("ann", "bob") else "no")
     work_off(project, who(project, "eve"))
-    seen = [one.adjudication.reference_seen_before for one in labelled(project) if one.adjudication]
+    reference_seen_befores = [one.adjudication.reference_seen_before for one in labelled(project) if one.adjudication]
     questions = [one.question_id for one in labelled(project) if one.adjudication]
-    assert seen.count(True) == len(questions) - len(set(questions))
+    assert reference_seen_befores.count(True) == len(questions) - len(set(questions))
     with project.reading() as connection:
         order = connection.execute(text("SELECT detail FROM annotate_events WHERE action = 'took' ORDER BY seq"))
         met = [json.loads(detail)["reference_seen_before"] for detail in order.scalars()]
@@ -114,7 +114,7 @@ def test_screening_reason_alone_goes_to_adjudication(project):
     assert {entries[0]["code"] for entries in sheet.others} == {"N1", "N4"}
     work_off(project, sol, eligible="no", code="N1")
     with project.reading() as connection:
-        settled = [one.final for one in read_annotations(connection).questions]
+        settled = [question.final for question in read_annotations(connection).questions]
     assert {one.code for one in settled} == {"N1"}
     assert next_sheet(project, who(project, "eve")) is None
 
@@ -133,7 +133,7 @@ def test_labels_of_others_are_shown_where_the_project_says_so(tmp_path):
             orders.setdefault(sheet.task, set()).add(tuple("no" in form[0].values() for form in sheet.others))
         submit(project, eve, sheet)
     # "First" is the same person in every pass of a case.
-    assert {len(seen) for seen in orders.values()} == {1}
+    assert {len(order) for order in orders.values()} == {1}
     assert set().union(*orders.values()) <= {(True, False), (False, True)}
     assert len(orders) == 4
     project.close()
@@ -206,9 +206,9 @@ def test_ineligible_questions_leave_labels_rates_and_queues(gated, tmp_path):
         work_off(gated, who(gated, name), closed="no" if name == "dan" else "yes")
     work_off(gated, who(gated, "eve"))
     with gated.reading() as connection:
-        found = read_annotations(connection)
+        annotations = read_annotations(connection)
         rows = {row.kind: row for row in dashboard.read_dashboard_queues(connection)}
-    report = agreement_to_json(build_agreement_report(found, resamples=100))
+    report = agreement_to_json(build_agreement_report(annotations, resamples=100))
     outcomes, counts = report["screening"]["outcomes"], report["responses"]
     assert outcomes["ineligible"] == outcomes["reasons"]["N4"] == 1
     assert outcomes["eligible"] + outcomes["ineligible"] + outcomes["open"] == outcomes["questions"] == 4
@@ -216,7 +216,7 @@ def test_ineligible_questions_leave_labels_rates_and_queues(gated, tmp_path):
     assert (counts["responses"], counts["compared"], counts["ineligible"]) == (eligible, eligible, 8 - eligible)
     assert (rows["response"].total, rows["response"].settled) == (eligible, eligible)
     export = export_annotations(
-        found, tmp_path / "out", stage="annotate export", settings={}, material=_material(gated)
+        annotations, tmp_path / "out", stage="annotate export", settings={}, material=_material(gated)
     )
     funnel = export.manifest.funnel["responses"]
     assert (funnel.received, funnel.accepted, dict(funnel.rejected)) == (
@@ -241,11 +241,13 @@ def test_undone_screening_closes_the_question_until_the_adjudicator_has_decided(
     assert progress(gated, "ann") == ((0, 4), 0)
     undo_last(gated, "sue", ({"eligible": "no", "code": "N2"},))
     with gated.reading() as connection:
-        waiting = [one.open_reason for one in read_annotations(connection).responses].count(AWAITING_SCREENING)
+        waiting = [response.open_reason for response in read_annotations(connection).responses].count(
+            AWAITING_SCREENING
+        )
     assert waiting == 2
     work_off(gated, who(gated, "sol"))
     with gated.reading() as connection:
-        assert AWAITING_SCREENING not in [one.open_reason for one in read_annotations(connection).responses]
+        assert AWAITING_SCREENING not in [response.open_reason for response in read_annotations(connection).responses]
 
 
 def test_a_begun_task_stays_the_open_one_when_an_earlier_one_opens(gated):

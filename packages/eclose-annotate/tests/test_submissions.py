@@ -45,7 +45,7 @@ def test_passes_show_one_thing_more_each_time(project):
 
 def test_earlier_passes_have_no_field_for_what_comes_later(project):
     ann = who(project, "ann")
-    assert {one.name for one in fields(next_sheet(project, ann).material)} == {"question", "evidence", "steps"}
+    assert {field.name for field in fields(next_sheet(project, ann).material)} == {"question", "evidence", "steps"}
 
 
 @pytest.mark.parametrize("shown", [False, True])
@@ -61,7 +61,7 @@ def test_adjudicator_sees_labels_of_others_only_where_the_project_shows_them(tmp
 def test_screener_sees_question_evidence_and_reference(project):
     material = next_sheet(project, who(project, "sue")).material
     assert isinstance(material, EligibilityMaterial)
-    assert {one.name for one in fields(material)} == {"question", "evidence", "reference", "aliases"}
+    assert {field.name for field in fields(material)} == {"question", "evidence", "reference", "aliases"}
 
 
 def test_task_of_another_does_not_exist(project):
@@ -96,7 +96,7 @@ def test_incomplete_form_is_refused_with_all_problems(project):
     sheet = next_sheet(project, ann)
     entries = [{"substantive": "yes"}, *filled(sheet)[1:]]
     outcome = submit(project, ann, sheet, entries)
-    assert (outcome.refusal, [str(one) for one in outcome.problems]) == (
+    assert (outcome.refusal, [str(problem) for problem in outcome.problems]) == (
         SubmissionRefusal.WRONG,
         ["step 1: sound: is not decided."],
     )

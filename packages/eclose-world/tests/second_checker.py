@@ -79,8 +79,8 @@ def _answers(claim: Claim, goal: Goal) -> bool:
     """Whether a claim says what all of a question's chain leads to."""
     if not isinstance(claim, Fact) or claim.denied or goal.mode != "value":
         return False
-    asked = goal.chains[0]
-    return len(asked.links) > 1 and (claim.chain.start, claim.chain.links) == (asked.start, asked.links)
+    chain = goal.chains[0]
+    return len(chain.links) > 1 and (claim.chain.start, claim.chain.links) == (chain.start, chain.links)
 
 
 def _whole(instance: Instance, response: Response, claims: list[Claim], goal: Goal) -> tuple[Label, Label, Label]:

@@ -53,9 +53,9 @@ def recipe(folder, **settings):
 
 def asked(request: ChatRequest) -> str:
     """The question of a request."""
-    found = parse_question_message(request.messages[-1]["content"])
-    assert found is not None
-    return found[0]
+    message = parse_question_message(request.messages[-1]["content"])
+    assert message is not None
+    return message[0]
 
 
 def server(handler: Callable[[ChatRequest], ScriptedReply] = world, behaviour: Any = None) -> ModelServerThread:

@@ -114,9 +114,11 @@ def test_what_is_incomplete_is_kept_and_counted_and_a_refusal_is_set_aside(tmp_p
         assert paid(model) == len(REPLIES)
     assert done.manifest.calls["incomplete"] == {"cut_off": 2, "empty": 1, "empty_answer": 1, "no_answer_line": 1}
     assert done.manifest.counts.rejected == {"generate: refusal": 1}
-    found = {one.instance_id: one for one in responses(tmp_path / "run")}
+    found = {response.instance_id: response for response in responses(tmp_path / "run")}
     assert [found[id_].answer for id_ in ids if id_ in found] == ["x", "x", None, None, None, None, None, "x"]
-    assert [found[id_].completion for id_ in ids if id_ in found] == [one.content for one in REPLIES if not one.refusal]
+    assert [found[id_].completion for id_ in ids if id_ in found] == [
+        reply.content for reply in REPLIES if not reply.refusal
+    ]
     assert found["q8"].answer_lines == 2
     (refused,) = map(json.loads, done.stage.rejected_path.read_text().splitlines())
     assert (refused["id"], refused["reason"]) == ("q7", "refusal")
@@ -128,7 +130,7 @@ def test_nothing_an_id_says_becomes_a_path(tmp_path):
     questions(tmp_path / "a.jsonl", len(ids), ids)
     with server() as model:
         generate(tmp_path / "a.jsonl", model, tmp_path / "run")
-    assert {one.instance_id for one in responses(tmp_path / "run")} == set(ids)
+    assert {response.instance_id for response in responses(tmp_path / "run")} == set(ids)
     assert {path.name for path in tmp_path.iterdir()} == {"a.jsonl", "run"}
     assert all(path.name.startswith(("responses", "instances", "ledger")) for path in (tmp_path / "run").rglob("*"))
 
@@ -286,11 +288,11 @@ def test_a_replay_asks_nobody_for_a_name(instances, tmp_path):
 
 def test_a_forecast_sends_nothing_and_knows_no_price(instances, tmp_path):
     with server() as model:
-        found = find_model_ref("world", base_url=model.base_url, environ={})
-        told = forecast_generation(asyncio.run(plan_generation(instances, found, tmp_path / "run")))
+        ref = find_model_ref("world", base_url=model.base_url, environ={})
+        generation = forecast_generation(asyncio.run(plan_generation(instances, ref, tmp_path / "run")))
         assert model.bill(keys=False)["totals"]["received"] == 0
-    assert (told.calls, told.completion_tokens, told.cost) == (12, 12 * 1024, None)
-    assert told.prompt_tokens > 12 * 300
+    assert (generation.calls, generation.completion_tokens, generation.cost) == (12, 12 * 1024, None)
+    assert generation.prompt_tokens > 12 * 300
     assert not (tmp_path / "run").exists()
 
 
@@ -363,15 +365,15 @@ def test_a_served_adapter_is_proved_before_anything_is_asked(instances, tmp_path
         return Said(f"{said.text} ") if applied and request.model == "tuned" else said
 
     with server(handler) as model:
-        found = find_model_ref("tuned", base_url=model.base_url, base_model="plain", environ={})
+        ref = find_model_ref("tuned", base_url=model.base_url, base_model="plain", environ={})
         if applied:
-            done = generate(instances, model, tmp_path / "run", model=found)
+            done = generate(instances, model, tmp_path / "run", model=ref)
             assert paid(model) == 12 + 3
             assert responses(tmp_path / "run")[0].source.method == "tuned"
             assert done.manifest.settings["base_model"] == "plain"
         else:
             with pytest.raises(UserError, match="the server does not apply the adapter"):
-                generate(instances, model, tmp_path / "run", model=found)
+                generate(instances, model, tmp_path / "run", model=ref)
             assert paid(model) == 3
 
 
@@ -418,7 +420,7 @@ def test_a_model_in_this_process_answers_in_batches(instances, tmp_path, weights
     assert sum(sizes) == 12
     assert len(sizes) <= 3
     assert done.manifest.calls["incomplete"] == {"cut_off": 12}
-    assert {one.source.model for one in responses(tmp_path / "run")} == {"tiny"}
+    assert {response.source.model for response in responses(tmp_path / "run")} == {"tiny"}
     engine = done.manifest.calls["engine"]
     assert (engine["engine"], engine["dtype"]) == ("transformers", "float32")
     assert {"torch", "transformers", "peft"} <= engine["versions"].keys()
@@ -435,9 +437,9 @@ def test_an_adapter_changes_what_is_said_and_is_known_by_its_content(instances, 
     plain, tuned = find_model_ref(str(weights)), find_model_ref(str(weights), adapter=adapter, recipe=recipe)
     generate(instances, None, tmp_path / "plain", FEW, model=plain)
     generate(instances, None, tmp_path / "tuned", FEW, model=tuned, ledger=tmp_path / "plain" / "ledger.sqlite")
-    said = [[one.completion for one in responses(tmp_path / name)] for name in ("plain", "tuned")]
+    said = [[response.completion for response in responses(tmp_path / name)] for name in ("plain", "tuned")]
     assert said[0] != said[1]
-    ids = [{one.id for one in responses(tmp_path / name)} for name in ("plain", "tuned")]
+    ids = [{response.id for response in responses(tmp_path / name)} for name in ("plain", "tuned")]
     assert not ids[0] & ids[1]  # verdicts on several systems may lie in one file
     source = responses(tmp_path / "tuned")[0].source
     assert (source.model, source.method, source.seed) == ("tiny", "e_closure", 42)
@@ -494,11 +496,11 @@ def test_a_question_that_does_not_fit_fails_alone(tmp_path, weights):
 
 @pytest.mark.slow
 def test_how_models_are_named(tmp_path, weights):
-    found = find_model_ref(f"vllm:{weights}")
-    assert isinstance(found, LocalModelRef)
-    assert found.engine == "vllm"
+    ref = find_model_ref(f"vllm:{weights}")
+    assert isinstance(ref, LocalModelRef)
+    assert ref.engine == "vllm"
     assert find_model_ref("transformers:Qwen/Qwen3-8B", revision="abc").identity["revision"] == "abc"
-    assert find_model_ref(str(weights)).name != found.name
+    assert find_model_ref(str(weights)).name != ref.name
     with pytest.raises(UserError, match="holds no model"):
         find_model_ref(str(tmp_path))
     with pytest.raises(SettingError, match="Name the adapter as the model"):
@@ -506,7 +508,7 @@ def test_how_models_are_named(tmp_path, weights):
     with pytest.raises(SettingError, match="loaded here"):
         find_model_ref(str(weights), base_model="b")
     with pytest.raises(SettingError, match="prompted without"):
-        generating.generate(tmp_path, None, tmp_path / "r", GenerateSettings(thinking=True), model=found)
+        generating.generate(tmp_path, None, tmp_path / "r", GenerateSettings(thinking=True), model=ref)
 
 
 def test_a_batch_that_fails_fails_all_who_wait(instances, tmp_path):
@@ -539,8 +541,8 @@ def test_an_adapter_trained_with_default_settings_still_names_method_and_seed(tm
     from tests.calls.local import tiny
 
     folder = tiny.adapter(tmp_path / "trained" / "selected", 1)
-    found = find_model_ref(str(weights), adapter=folder, recipe=old_recipe(weights))
-    assert found.source == ResponseSource("tiny", "e_closure", 42)
+    ref = find_model_ref(str(weights), adapter=folder, recipe=old_recipe(weights))
+    assert ref.source == ResponseSource("tiny", "e_closure", 42)
     named = find_model_ref(str(weights), adapter=folder, recipe={**old_recipe(weights), "method": "sft", "seed": 0})
     assert named.source == ResponseSource("tiny", "sft", 0)
 
@@ -568,11 +570,9 @@ def test_an_adapter_without_a_recipe_has_no_seed(tmp_path, weights):
     ],
 )
 def test_a_served_adapter_is_known_by_its_backbone_method_and_seed(base_model, recipe, expected):
-    found = find_model_ref(
-        "tuned", base_url="http://10.0.0.5:8000/v1", base_model=base_model, recipe=recipe, environ={}
-    )
-    assert found.source == expected
-    assert found.name == "10.0.0.5:8000/tuned"  # calls are still kept by server
+    ref = find_model_ref("tuned", base_url="http://10.0.0.5:8000/v1", base_model=base_model, recipe=recipe, environ={})
+    assert ref.source == expected
+    assert ref.name == "10.0.0.5:8000/tuned"  # calls are still kept by server
 
 
 @pytest.mark.slow
@@ -594,12 +594,12 @@ def test_what_is_said_of_a_source_comes_first_and_decides_the_run(instances, tmp
         sources = ResponseSource("Qwen/Qwen3-8B", "sft", 43), ResponseSource("Qwen/Qwen3-8B", "sft", 44)
         found = [find_model_ref("world", base_url=model.base_url, source=source, environ={}) for source in sources]
         generate(instances, model, tmp_path / "run", model=found[0])
-        assert {one.source for one in responses(tmp_path / "run")} == {sources[0]}
+        assert {response.source for response in responses(tmp_path / "run")} == {sources[0]}
         with pytest.raises(UserError, match="other settings"):
             generate(instances, model, tmp_path / "run", model=found[1])
         calls = paid(model)
         generate(instances, model, tmp_path / "again", model=found[1], ledger=tmp_path / "run" / "ledger.sqlite")
-        assert {one.source for one in responses(tmp_path / "again")} == {sources[1]}
+        assert {response.source for response in responses(tmp_path / "again")} == {sources[1]}
         assert paid(model) == calls  # the same model said it: nothing is paid twice for another name
 
 
@@ -630,7 +630,7 @@ def test_the_command_takes_a_served_adapters_source_from_its_recipe(instances, t
         out = tmp_path / f"out{number}"
         done = served(tuned_server, instances, out, adapter_recipe=where)
         assert done.exit_code == 0, done.output
-        assert {one.source for one in responses(out)} == {ResponseSource("Qwen/Qwen3-8B", "e_closure", 43)}
+        assert {response.source for response in responses(out)} == {ResponseSource("Qwen/Qwen3-8B", "e_closure", 43)}
         assert json.loads((out / "responses.jsonl.manifest.json").read_text())["settings"]["demonstrations"] == 0
         assert "training seed" not in done.output
     with pytest.raises(SettingError, match=r"training_seed: the command says 44, the recipe of .* says 43"):
@@ -644,9 +644,9 @@ def test_the_command_takes_a_served_adapters_source_from_settings(instances, tmp
     settings = {"backbone": "Qwen/Qwen3-8B", "method": "sft", "training_seed": 0}
     done = served(tuned_server, instances, tmp_path / "a", **settings)
     assert done.exit_code == 0, done.output
-    assert {one.source for one in responses(tmp_path / "a")} == {ResponseSource("Qwen/Qwen3-8B", "sft", 0)}
+    assert {response.source for response in responses(tmp_path / "a")} == {ResponseSource("Qwen/Qwen3-8B", "sft", 0)}
     silent = served(tuned_server, instances, tmp_path / "b")
-    assert {one.source for one in responses(tmp_path / "b")} == {ResponseSource("plain", "tuned", None)}
+    assert {response.source for response in responses(tmp_path / "b")} == {ResponseSource("plain", "tuned", None)}
     assert "the training seed of tuned is not known" in silent.output
 
 

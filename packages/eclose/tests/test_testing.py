@@ -83,7 +83,7 @@ def test_only_what_speaks_against_a_limit_is_named(limit, bad, other):
 
 
 def test_what_was_not_judged_is_named_with_its_reason():
-    made = [*cases(90), *(unjudged(one, "refusal") for one in cases(100)[90:])]
+    made = [*cases(90), *(unjudged(case, "refusal") for case in cases(100)[90:])]
     with pytest.raises(AssertionError, match=r"C without a label at most 5.0 %: 10 of 100") as failed:
         assert_reliable(made, max_unjudged=0.05, worst=1)
     assert str(failed.value).endswith("Not everything was judged. Without a label: C refusal.")
@@ -92,7 +92,7 @@ def test_what_was_not_judged_is_named_with_its_reason():
 
 
 def test_what_nobody_wanted_judged_is_not_named():
-    made = [*cases(90), *(unjudged(one, NO_REFERENCE_REASON) for one in cases(100)[90:])]
+    made = [*cases(90), *(unjudged(case, NO_REFERENCE_REASON) for case in cases(100)[90:])]
     assert_reliable(made, max_unjudged=0.0)
 
 

@@ -58,8 +58,8 @@ def replace_answers(run):
 
 
 def test_a_port_in_use_is_named_before_a_sample_is_drawn(run):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         assert f"port {port}: cannot be used" in command("label", run, "--port", port, "--no-browser", code=2)
     assert not (run / "labels").exists()
 

@@ -182,14 +182,18 @@ def test_a_run_of_people_and_a_judge_is_reported_as_before(exported, tmp_path):
 def test_screening_goes_to_intersect_as_it_is(exported, tmp_path):
     # Each model's responses are a run; of the four questions the screeners kept all in the end.
     runs = []
-    for model in {one.source.model for one in read_records(exported / "responses.jsonl", Response)}:
+    for model in {record.source.model for record in read_records(exported / "responses.jsonl", Response)}:
         runs.append(tmp_path / f"run{len(runs)}.jsonl")
-        own = [one for one in read_records(exported / "responses.jsonl", Response) if one.source.model == model]
+        own = [
+            record for record in read_records(exported / "responses.jsonl", Response) if record.source.model == model
+        ]
         write_records(runs[-1], own)
     pool = tmp_path / "pool.jsonl"
     run("data", "intersect", *runs, "--eligible", exported / "screening.jsonl", "--out", pool, of=whole)
     kept = {json.loads(line)["id"] for line in pool.read_text().splitlines()}
-    screened = {one.id for one in read_records(exported / "screening.jsonl", QuestionScreening) if one.eligible}
+    screened = {
+        record.id for record in read_records(exported / "screening.jsonl", QuestionScreening) if record.eligible
+    }
     assert kept
     assert kept <= screened
 

@@ -35,17 +35,17 @@ def test_an_undone_pass_counts_as_first_submitted(tmp_path, taken):
     assert len(subjects(project)) == 2
     if taken:
         eve = who(project, "eve")
-        while len([one for one in annotations_of(project).responses if one.adjudication]) < 2:
+        while len([response for response in annotations_of(project).responses if response.adjudication]) < 2:
             submit(project, eve, next_sheet(project, eve))
     assert undo_last(project, "bob", ({"correct": "yes", "complete": "yes"},)).receipt
-    found = annotations_of(project).responses
-    assert Counter(judgment.correct for one in found for judgment in one.judgments) == {True: 3, False: 1}
+    responses = annotations_of(project).responses
+    assert Counter(judgment.correct for one in responses for judgment in one.judgments) == {True: 3, False: 1}
     if taken:
         # Both were adjudicated before, and that holds; the one that was undone has no other trigger.
-        assert [one.final.origin for one in found] == ["adjudicated", "adjudicated"]
-        assert sorted(one.triggers[0] for one in found) == ["amendment", "correctness"]
+        assert [one.final.origin for one in responses] == ["adjudicated", "adjudicated"]
+        assert sorted(one.triggers[0] for one in responses) == ["amendment", "correctness"]
     else:
-        assert sorted(one.open_reason or one.final.origin for one in found) == ["agreed", "waits for adjudication"]
+        assert sorted(one.open_reason or one.final.origin for one in responses) == ["agreed", "waits for adjudication"]
         assert len(subjects(project)) == 1
     with project.reading() as connection:
         (queue,) = dashboard.read_dashboard_queues(connection)
@@ -76,7 +76,10 @@ def test_the_newest_change_holds_and_an_unused_one_changes_nothing(tmp_path):
         True,
         opened,
     )
-    assert Counter(one.judgments[0].correct for one in annotations_of(project).responses) == {True: 1, False: 1}
+    assert Counter(response.judgments[0].correct for response in annotations_of(project).responses) == {
+        True: 1,
+        False: 1,
+    }
     project.close()
 
 

@@ -46,9 +46,9 @@ def test_the_right_password_opens_a_session(connection, ann, now):
     opened = log_in_person(connection, "ann", GOOD, now=now)
     assert opened.person == ann
     assert len(opened.token) == 43
-    found = find_login_session(connection, opened.token, now=now)
-    assert (found.person, found.csrf, found.due) == (ann, opened.csrf, False)
-    assert found.token_hash == hashlib.sha256(opened.token.encode()).hexdigest()
+    session = find_login_session(connection, opened.token, now=now)
+    assert (session.person, session.csrf, session.due) == (ann, opened.csrf, False)
+    assert session.token_hash == hashlib.sha256(opened.token.encode()).hexdigest()
 
 
 @pytest.mark.parametrize(

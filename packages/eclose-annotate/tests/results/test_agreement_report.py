@@ -26,7 +26,7 @@ def made(rows=(), questions=(), **settings):
 
 
 def row(found, name):
-    return next(one for one in found.responses.rows if one.judgment == name)
+    return next(row for row in found.responses.rows if row.judgment == name)
 
 
 PAIRS = [
@@ -37,11 +37,11 @@ PAIRS = [
 
 
 def test_responses_that_two_have_finished_are_compared():
-    found = made(PAIRS).responses
-    assert (found.responses, found.compared, found.questions, found.people) == (4, 2, 2, 2)
-    counted = {one.judgment: one.n for one in found.rows}
+    responses = made(PAIRS).responses
+    assert (responses.responses, responses.compared, responses.questions, responses.people) == (4, 2, 2, 2)
+    counted = {row.judgment: row.n for row in responses.rows}
     assert (counted["Substantive status"], counted["Step soundness"], counted["Local-failure reason"]) == (3, 2, 1)
-    assert found.adjudication.to_adjudicate == 2
+    assert responses.adjudication.to_adjudicate == 2
 
 
 def test_an_adjudicator_is_none_of_the_two():
@@ -67,7 +67,7 @@ def test_unanimous_and_empty_are_said_and_never_a_number():
 def test_nothing_finished_is_a_report_of_nothing():
     found = made([Annotation("r", "q", AnnotationTaskKind.RESPONSE, 2)])
     assert (found.responses.compared, found.screening) == (0, None)
-    assert all(why_alpha_undefined(one) == UNDEFINED_NOTHING_TO_COMPARE for one in found.responses.rows)
+    assert all(why_alpha_undefined(row) == UNDEFINED_NOTHING_TO_COMPARE for row in found.responses.rows)
     assert build_agreement_report(AnnotationSet()).responses is None
 
 

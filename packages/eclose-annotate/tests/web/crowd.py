@@ -97,9 +97,9 @@ async def asked(app, method: str, path: str, headers, body: list[bytes], client=
 @contextmanager
 def crowd(one: Study, **house):
     """Everybody, before an application in this process."""
-    place = AnnotationServerState(one.project, **house)
+    state = AnnotationServerState(one.project, **house)
     with asyncio.Runner() as runner:
-        yield Crowd(one, build_annotation_app(place, hosts=("127.0.0.1",)), runner, cookie=place.cookie)
+        yield Crowd(one, build_annotation_app(state, hosts=("127.0.0.1",)), runner, cookie=state.cookie)
 
 
 def routes(app) -> list[tuple[str, str]]:

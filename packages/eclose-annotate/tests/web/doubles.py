@@ -89,7 +89,9 @@ def run_doubles(one: Study, times: int) -> Doubles:
 
 
 def _open(truth: Truth) -> tuple[str, str]:
-    return next((one.nick, one.id) for one in truth.tasks.values() if truth.open_pass(one.nick, one.id) is not None)
+    return next(
+        (task.nick, task.id) for task in truth.tasks.values() if truth.open_pass(task.nick, task.id) is not None
+    )
 
 
 def _note(found: Doubles, said, *, same: bool) -> None:

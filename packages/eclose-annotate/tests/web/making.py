@@ -36,7 +36,7 @@ ASIDE = ("Let us look at the passages one after the other.", "So the chain is co
 @cache
 def material(steps: int = 8):
     """A question with twenty passages, and a response with so many steps."""
-    item = next(one for one in make_world_items("musique", 3) if len(one.instance.evidence) == 20)
+    item = next(item for item in make_world_items("musique", 3) if len(item.instance.evidence) == 20)
     made = break_response(item, FailurePlan(), "1")
     assert made is not None
     texts = (ASIDE * steps)[:1] + made.response.trace.texts + ASIDE[1:] * steps

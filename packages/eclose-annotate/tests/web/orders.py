@@ -129,7 +129,7 @@ class Order:
         self._open(nick, own or self._any_task())
 
     def _any_own(self, nick: str) -> str | None:
-        own = [one.id for one in self.truth.tasks.values() if one.nick == nick]
+        own = [task.id for task in self.truth.tasks.values() if task.nick == nick]
         return self.rng.choice(own) if own and self.rng.random() < 0.5 else None
 
     def _open(self, nick: str, task: str) -> None:
@@ -205,7 +205,7 @@ class Order:
     def _know_taken(self, nick: str, answer) -> None:
         """Take note of a case that an adjudicator was given."""
         task_id = answer.headers.get("location", "").partition("?")[0].removeprefix("/tasks/")
-        task = next((one for one in self.study.tasks() if one.id == task_id), None)
+        task = next((task for task in self.study.tasks() if task.id == task_id), None)
         if task is not None and task_id not in self.truth.tasks:
             if (wrong := self.truth.took(nick, task)) is not None:
                 self.tally.advances.append(wrong)

@@ -52,7 +52,7 @@ class Sweep:
 
     def work(self, nick: str) -> bool:
         """Do the open pass, with all that can be done on the way; False where nothing is open."""
-        found = [(one, name) for one in self.truth.tasks if (name := self.truth.open_pass(nick, one)) is not None]
+        found = [(task, name) for task in self.truth.tasks if (name := self.truth.open_pass(nick, task)) is not None]
         if not found:
             return False
         task, name = found[0]
@@ -148,7 +148,7 @@ class Sweep:
     def filled(self, template: str, nick: str) -> Iterable[str]:
         """The addresses of a route, with all that could stand in its places; in a quick look a few of each."""
         places = re.findall(r"{(\w+)}", template)
-        choices = [self._choices(place, template, nick) for place in places]
+        choices = [self._choices(position, template, nick) for position in places]
         for values in product(*choices):
             path = template
             for place, value in zip(places, values, strict=True):
@@ -177,8 +177,8 @@ class Sweep:
         """One's own, and others'."""
         if self.thorough:
             return [*self.truth.tasks, "nothing"]
-        own = [one.id for one in self.truth.tasks.values() if one.nick == nick]
-        others = [one.id for one in self.truth.tasks.values() if one.nick != nick]
+        own = [task.id for task in self.truth.tasks.values() if task.nick == nick]
+        others = [task.id for task in self.truth.tasks.values() if task.nick != nick]
         return [*own[:2], *self.rng.sample(others, 2), "nothing"]
 
     def _own(self, nick: str) -> set[str]:

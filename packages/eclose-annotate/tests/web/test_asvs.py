@@ -93,7 +93,7 @@ def test_statements_are_constants():
                 names = {one.id for one in ast.walk(part) if isinstance(one, ast.Name)}
                 # The statements of a table, put together once at import.
                 allowed = ("query", "PersonRole", "AnnotationTaskKind", "AnnotatorPool")
-                assert all(one.isupper() or one in allowed for one in names), (path, ast.unparse(call))
+                assert all(name.isupper() or name in allowed for name in names), (path, ast.unparse(call))
 
 
 @pytest.mark.slow

@@ -54,16 +54,16 @@ def test_everything_is_shown_where_it_should_be(swept):
 def test_the_work_was_done_to_its_end(swept):
     """Two adjudicators and all who came before them have been through all their passes."""
     assert swept.study.rows() == swept.truth.rows()
-    adjudicated = {one.kind for one in swept.truth.tasks.values() if one.nick in ("eve", "sol", "fin")}
+    adjudicated = {task.kind for task in swept.truth.tasks.values() if task.nick in ("eve", "sol", "fin")}
     assert adjudicated == {"response", "screening", "family"}
 
 
 def test_what_no_page_shows_is_in_the_database_and_what_judges_said_is_not(one):
     """Models, methods and ids could leak; automatic judgments, supporting passages and completions are not there."""
     held = b"".join(path.read_bytes() for path in one.project.folder.iterdir() if path.name.startswith(DATABASE_FILE))
-    found = {one.canaries.known[token].kind for token in tokens_in(held)}
-    assert found >= NEVER
-    assert not found & NOWHERE
+    kinds = {one.canaries.known[token].kind for token in tokens_in(held)}
+    assert kinds >= NEVER
+    assert not kinds & NOWHERE
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_why_a_case_is_in_the_queue_changes_no_byte_of_a_page(tmp_path):
     """Whether they differ in the first pass, in the last, or agree on what cannot be right, is not to be seen."""
     whys = ({"sound": "no"}, {"aligned": "no"}, {"complete": "no"}, {"correct": "no"})
     pages = [case_of(tmp_path / f"{number}", why) for number, why in enumerate(whys)]
-    assert all(one == pages[0] for one in pages[1:])
+    assert all(page == pages[0] for page in pages[1:])
 
 
 @pytest.mark.slow

@@ -80,4 +80,4 @@ def test_an_answer_that_is_shown_early_is_found_out(tmp_path, monkeypatch):
     monkeypatch.setattr(visible, "PASS_QUERIES", {**visible.PASS_QUERIES, "B": visible.PASS_QUERIES["C"]})
     monkeypatch.setattr(visible, "_BUILDERS", {**visible._BUILDERS, "B": _answer_in_the_reasoning})
     tally = run_orders(tmp_path, range(8), REQUESTS)
-    assert any("answer of" in one for one in tally.disclosures)
+    assert any("answer of" in disclosure for disclosure in tally.disclosures)

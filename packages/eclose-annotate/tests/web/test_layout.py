@@ -216,8 +216,8 @@ def test_help_and_escape_switch_nothing_off(browser):
 def test_response_of_six_steps_takes_few_keys(browser):
     """Search and scrolling aside: keys of the decisions and submissions."""
     steps = tuple(DisclosedStep(number, f"Step {number} [0].") for number in range(1, 7))
-    shown = SoundnessMaterial("Where?", (DisclosedPassage(0, "t", "x"),), steps)
-    sheets = [(work(sheet(material=shown)), ["y n 2"] * 3 + ["y y"] * 2 + ["n"])]
+    material = SoundnessMaterial("Where?", (DisclosedPassage(0, "t", "x"),), steps)
+    sheets = [(work(sheet(material=material)), ["y n 2"] * 3 + ["y y"] * 2 + ["n"])]
     sheets += [(work(sheet(name=name)), keys) for name, keys in (("B", ["y"]), ("C", ["n"]), ("D", ["y", "n"]))]
     pressed = 0
     for html, keys in sheets:

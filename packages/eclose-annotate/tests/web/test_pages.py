@@ -114,7 +114,7 @@ def test_a_form_has_one_group_for_each_field_and_one_radio_for_each_choice(kind,
     entries = 4 if form.each_step else 1
     assert groups == {f"{n}.{field.name}": list(field.choices) for n in range(1, entries + 1) for field in form.fields}
     posts = [attrs for attrs in read.all("form", method="post") if "hx-post" in attrs]
-    assert [(one["action"], one["hx-post"], one["hx-swap"]) for one in posts] == [
+    assert [(post["action"], post["hx-post"], post["hx-swap"]) for post in posts] == [
         (f"/tasks/{TASK}/{form.name}", f"/tasks/{TASK}/{form.name}/draft", "none")
     ]
     assert read.all("input", name="key", value=KEY)
@@ -164,7 +164,7 @@ def test_what_was_filled_in_is_filled_in_again():
         work(sheet(steps=3), entries=({"substantive": "no"}, {"substantive": "yes", "sound": "no", "failure": "L3"}))
     )
     radios = read.all("input", type="radio")
-    checked = [(one["name"], one["value"]) for one in radios if "checked" in one and one["name"] != "kind"]
+    checked = [(radio["name"], radio["value"]) for radio in radios if "checked" in radio and radio["name"] != "kind"]
     assert checked == [("1.substantive", "no"), ("2.substantive", "yes"), ("2.sound", "no"), ("2.failure", "L3")]
 
 
@@ -212,8 +212,8 @@ def test_citations_of_passages_are_links():
     assert [(part.text, part.passage) for part in parts if part.passage is not None] == [
         ("[12]", 12), ("passage 1", 1), ("0", 0), ("12", 12), ("Passages 12", 12),
     ]  # fmt: skip
-    shown = AnnotatorReferenceMaterial("Where?", passages, told, None, "d")
-    html = work(sheet(name="D", material=shown))
+    material = AnnotatorReferenceMaterial("Where?", passages, told, None, "d")
+    html = work(sheet(name="D", material=material))
     assert '<a class="cite" href="#p-12">[12]</a>' in html
     assert [one["href"] for one in Reader(html).all("a", **{"class": "cite"})] == [
         "#p-12",
@@ -253,8 +253,8 @@ def test_an_amendment_has_no_drafts_and_goes_where_it_is_told():
 
 
 def test_no_answer_is_said_to_be_none():
-    shown = AnnotatorReferenceMaterial("Where?", (DisclosedPassage(0, "a", "b"),), "c", None, "d", ("e", "f"))
-    text = " ".join(Reader(work(sheet(name="D", material=shown))).text.split())
+    material = AnnotatorReferenceMaterial("Where?", (DisclosedPassage(0, "a", "b"),), "c", None, "d", ("e", "f"))
+    text = " ".join(Reader(work(sheet(name="D", material=material))).text.split())
     assert "No answer was submitted." in text
     assert "d also: e; f" in text
 
@@ -263,12 +263,12 @@ def test_a_family_shows_what_was_changed():
     one = sheet(AnnotationTaskKind.FAMILY, "F")
     html = work(one)
     read = Reader(html)
-    shown = one.material
-    for text in (shown.edited_question, shown.question_answer, *(step.text for step in shown.question_steps)):
+    material = one.material
+    for text in (material.edited_question, material.question_answer, *(step.text for step in material.question_steps)):
         assert text in "".join(read.text.split("\n"))
-    old = next(passage for passage in shown.passages if passage.index == shown.edited_passage.index)
-    gone = [piece.text for piece in pages.mark_new_words(old.text, shown.edited_passage.text) if piece.mark == "new"]
-    came = [piece.text for piece in pages.mark_new_words(shown.edited_passage.text, old.text) if piece.mark == "new"]
+    old = next(passage for passage in material.passages if passage.index == material.edited_passage.index)
+    gone = [piece.text for piece in pages.mark_new_words(old.text, material.edited_passage.text) if piece.mark == "new"]
+    came = [piece.text for piece in pages.mark_new_words(material.edited_passage.text, old.text) if piece.mark == "new"]
     assert gone
     assert all(f"<del>{text}</del>" in html for text in gone)
     assert all(f"<ins>{text}</ins>" in html for text in came)
@@ -314,8 +314,8 @@ def test_home_says_what_is_next():
 @pytest.mark.slow
 def test_hostile_text_stays_text():
     for text in PAYLOADS:
-        shown = AnnotatorReferenceMaterial(text, (DisclosedPassage(0, text, text),), text, text, text, (text,))
-        html = work(sheet(name="D", material=shown))
+        material = AnnotatorReferenceMaterial(text, (DisclosedPassage(0, text, text),), text, text, text, (text,))
+        html = work(sheet(name="D", material=material))
         tags = {tag for tag, _ in Reader(html).elements}
         assert not tags & {
             "img",
@@ -376,7 +376,7 @@ def test_pieces_make_up_the_text():
 def test_keys_are_listed_once_each():
     keys = [key for names, _ in pages.KEYBOARD_SHORTCUTS for key in names if key != "–"]
     assert len(set(keys)) == len(keys)
-    chosen = {choice.key for asked in field_texts.FIELD_TEXTS.values() for choice in asked.choices}
+    chosen = {choice.key for text in field_texts.FIELD_TEXTS.values() for choice in text.choices}
     assert chosen == set("yn12345")
 
 

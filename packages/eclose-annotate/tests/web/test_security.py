@@ -83,11 +83,11 @@ def test_the_policy_needs_nothing_inline(everybody):
 def test_the_cookie_is_for_this_server_alone(one, tls, wanted):
     give_passwords(one, "ann")
     with crowd(one, tls=tls) as everybody:
-        said = login(everybody, "ann").headers["set-cookie"]
+        header = login(everybody, "ann").headers["set-cookie"]
         gone = everybody.post("bob", "/logout").headers["set-cookie"]
-    assert said.startswith(wanted)
-    assert len(said.partition("=")[2].partition(";")[0]) >= 43, "256 bits"
-    for cookie in (said, gone):
+    assert header.startswith(wanted)
+    assert len(header.partition("=")[2].partition(";")[0]) >= 43, "256 bits"
+    for cookie in (header, gone):
         assert {part.strip().lower() for part in cookie.split(";")[1:]} >= {"httponly", "path=/", "samesite=strict"}
         assert ("Secure" in cookie) is tls
         assert "domain" not in cookie.lower()
@@ -352,11 +352,11 @@ def test_refusals_are_logged_with_who_and_when_and_without_tokens(one, everybody
     everybody.get(NOBODY, "/invitation/a-token-that-is-secret")
     everybody.post("ann", "/take", csrf=None)
     everybody.get("ann", "/", host="attacker.example")
-    said = caplog.text
-    assert len(re.findall(r"20\d\d-\d\d-\d\dT[\d:.]+\+00:00: ", said)) == 4
-    assert f"404 for {one.names['ann']} at GET /tasks/{{task}}" in said
-    assert f"403 for {one.names['ann']} at POST /take" in said
-    assert not [word for word in (task, "a-token-that-is-secret", "attacker") if word in said]
+    text = caplog.text
+    assert len(re.findall(r"20\d\d-\d\d-\d\dT[\d:.]+\+00:00: ", text)) == 4
+    assert f"404 for {one.names['ann']} at GET /tasks/{{task}}" in text
+    assert f"403 for {one.names['ann']} at POST /take" in text
+    assert not [word for word in (task, "a-token-that-is-secret", "attacker") if word in text]
 
 
 def test_nothing_tells_what_there_is(everybody):

@@ -105,7 +105,9 @@ class Truth:
             )
         if where[0] in ("", "finished"):
             # A pass that was opened again is told with its question.
-            seen |= self._questions(one.task for one in self.leaves.values() if self.leave(nick, one.id) is not None)
+            seen |= self._questions(
+                leave.task for leave in self.leaves.values() if self.leave(nick, leave.id) is not None
+            )
         if where[0] == "tasks" and (name := self.open_pass(nick, where[1])) is not None:
             seen |= self.study.may_show(self.tasks[where[1]], name)
         if where[0] == "amend" and (leave := self.leave(nick, where[1])) is not None:
@@ -260,7 +262,7 @@ def _entry(rng: Random, name: str, unanswered: bool) -> dict[str, str]:
 
 def spoil(rng: Random, form: Form) -> Form:
     """A form with something wrong about it."""
-    entries = [dict(one) for one in form.entries]
+    entries = [dict(entry) for entry in form.entries]
     how = rng.randrange(4)
     if how == 0:
         del entries[-1][next(iter(entries[-1]))]

@@ -25,8 +25,10 @@ FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "families.jsonl.r
 
 @pytest.fixture
 def sources(tmp_path):
-    made = [item.instance for name in ("short-easy", "short-hard") for item in islice(make_world_items(name, 11), 6)]
-    jsonl.write_records(tmp_path / "sources.jsonl", made)
+    instances = [
+        item.instance for name in ("short-easy", "short-hard") for item in islice(make_world_items(name, 11), 6)
+    ]
+    jsonl.write_records(tmp_path / "sources.jsonl", instances)
     return tmp_path / "sources.jsonl"
 
 

@@ -43,11 +43,13 @@ FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "README.md")
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """Four questions of each of two profiles; one without a reference, one that another asks too."""
-    made = [item.instance for name in ("short-easy", "short-hard") for item in islice(make_world_items(name, 3), 4)]
-    bare = replace(made[0], id="bare", question="Who wrote it?", reference_answer=None, aliases=())
-    twin = replace(made[1], id="zz-twin")
+    instances = [
+        item.instance for name in ("short-easy", "short-hard") for item in islice(make_world_items(name, 3), 4)
+    ]
+    bare = replace(instances[0], id="bare", question="Who wrote it?", reference_answer=None, aliases=())
+    twin = replace(instances[1], id="zz-twin")
     path = tmp_path_factory.mktemp("sources") / "sources.jsonl"
-    jsonl.write_records(path, [*made, bare, twin])
+    jsonl.write_records(path, [*instances, bare, twin])
     return path
 
 
@@ -162,9 +164,9 @@ def test_what_is_refused_is_kept_with_stage_reason_and_what_was_said(server, tmp
 
 @pytest.mark.slow
 def test_a_pilot_scaled_up_comes_near_the_bill(server, tmp_path):
-    made = [item.instance for name in ("short-easy", "2wiki") for item in islice(make_world_items(name, 8), 16)]
-    jsonl.write_records(tmp_path / "all.jsonl", made)
-    jsonl.write_records(tmp_path / "some.jsonl", [*made[:6], *made[16:22]])
+    instances = [item.instance for name in ("short-easy", "2wiki") for item in islice(make_world_items(name, 8), 16)]
+    jsonl.write_records(tmp_path / "all.jsonl", instances)
+    jsonl.write_records(tmp_path / "some.jsonl", [*instances[:6], *instances[16:22]])
     built(tmp_path / "some.jsonl", server, tmp_path / "pilot")
     plan = ConstructionRun.of(tmp_path / "all.jsonl", models(server), tmp_path / "run", ConstructSettings())
     expected = forecast_construction(plan, {}, tmp_path / "pilot")

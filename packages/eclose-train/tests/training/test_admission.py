@@ -82,7 +82,7 @@ def test_counts_add_up_and_progress_is_told(tmp_path):
     assert (counts.received, counts.accepted, counts.rejected) == (5, 2, {TOO_LONG_REASON: 2, "duplicate": 1})
     assert len(left_out) == 3
     assert ticks["t"] == 4
-    assert {index[place].id for place in range(len(index))} <= {family.id for family in families}
+    assert {index[number].id for number in range(len(index))} <= {family.id for family in families}
 
 
 def test_families_far_below_the_limit_are_not_tokenized(tmp_path, monkeypatch):
@@ -118,7 +118,7 @@ def test_the_decision_is_read_again_and_not_made_again(tmp_path):
     again = admit_families(path, renderer(limit), lambda: ticks.update("t"), record=record)
     assert ticks["t"] == 4
     assert again.families.ids == first.families.ids
-    assert [again.families[place] for place in range(2)] == [first.families[place] for place in range(2)]
+    assert [again.families[number] for number in range(2)] == [first.families[number] for number in range(2)]
     assert again.tally.counts() == first.tally.counts()
     assert again.tally.counts().conserved
     reasons = [

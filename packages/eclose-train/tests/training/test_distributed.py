@@ -327,7 +327,7 @@ def test_accelerate_understands_our_configurations(name, kind, processes):
     """DeepSpeed is not installed here, so of its two nothing but the form is checked."""
     arguments = launch_arguments(name)
     kinds = ("multi_gpu", "use_fsdp", "use_deepspeed", "tpu", "use_megatron_lm", "cpu")
-    assert {one for one in kinds if getattr(arguments, one)} == {kind}
+    assert {kind for kind in kinds if getattr(arguments, kind)} == {kind}
     assert arguments.num_processes == processes
     assert arguments.mixed_precision == ("no" if name == "ddp_cpu" else "bf16")
 

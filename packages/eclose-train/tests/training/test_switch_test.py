@@ -47,7 +47,7 @@ def families():
     """Two with two evidence edits, the one that is tested first or second in the file; and two more."""
 
     def placed(number):
-        edited = (one for one in make_world_families("2wiki", 5) if len(one.evidence_edits) == 2)
+        edited = (family for family in make_world_families("2wiki", 5) if len(family.evidence_edits) == 2)
         return next(one for one in edited if select_fixed_edit(one) is one.evidence_edits[number])
 
     return [placed(0), placed(1), *islice(make_world_families("hotpot", 5), 2)]
@@ -361,7 +361,7 @@ def scored():
 def run(scored, families, **settings):
     model, renderer, choice = scored
     renderer = settings.pop("renderer", renderer)
-    records = [one if isinstance(one, ReadRecord) else ReadRecord(one.id, value=one) for one in families]
+    records = [family if isinstance(family, ReadRecord) else ReadRecord(family.id, value=family) for family in families]
     return list(score_family_switches(records, model, renderer, choice, **settings))
 
 
@@ -437,7 +437,7 @@ def test_scores_are_those_of_plain_forwards(scored, families):
 
 
 def test_gold_and_edit_exchanged_exchange_the_directions_of_support(scored, families):
-    (family,) = [replace(one, evidence_edits=(select_fixed_edit(one),)) for one in families[:1]]
+    (family,) = [replace(family, evidence_edits=(select_fixed_edit(family),)) for family in families[:1]]
     edit = family.evidence_edits[0]
     mirrored = replace(
         family,

@@ -91,7 +91,7 @@ def test_every_question_of_agreement_reads_back(relation, form):
         assert parse_question(text) == SameValueQuestion(left, right, relation)
 
 
-DATED = [one for one in RELATIONS if one.kind in (ValueKind.DATE, ValueKind.YEAR)]
+DATED = [relation for relation in RELATIONS if relation.kind in (ValueKind.DATE, ValueKind.YEAR)]
 
 
 @pytest.mark.parametrize("left", DATED)

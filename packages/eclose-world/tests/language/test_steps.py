@@ -66,7 +66,9 @@ def test_every_form_is_a_step(relation, form):
         assert read(spoken(core)) == (FactClaim(RelationPhrase(A, (relation,)), value),), core
 
 
-@pytest.mark.parametrize(("relation", "phrase"), [(one, phrase) for one in RELATIONS for phrase in one.phrases])
+@pytest.mark.parametrize(
+    ("relation", "phrase"), [(relation, phrase) for relation in RELATIONS for phrase in relation.phrases]
+)
 def test_every_phrase_is_something_and_something_is_every_phrase(relation, phrase):
     value = ONE if relation.object else LITERALS[relation.kind]
     words = phrase.replace("{x}", A)

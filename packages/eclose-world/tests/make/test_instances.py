@@ -158,7 +158,7 @@ def test_there_is_something_to_mislead(items):
         return sum(map(has, items)) / len(items)
 
     names = [[entity.name for entity in item.entities] for item in items]
-    assert sum(len(set(one)) < len(one) for one in names) / len(items) > 0.1
+    assert sum(len(set(name)) < len(name) for name in names) / len(items) > 0.1
     assert share(lambda item: any(entity.alias for entity in item.entities)) > 0.03
     assert share(lambda item: any(s.era for entity in item.entities for s in entity.statements)) > 0.3
 

@@ -105,8 +105,8 @@ class Graph:
     @cached_property
     def _unclear(self) -> list[tuple[Node, str]]:
         """Clauses that were not read and say something: what fills the page names nobody and has no figures."""
-        told = {told.value for node in self.nodes for told in node.told}
-        names = {name for name in told.union(*(node.names for node in self.nodes)) if isinstance(name, str)}
+        values = {told.value for node in self.nodes for told in node.told}
+        names = {name for name in values.union(*(node.names for node in self.nodes)) if isinstance(name, str)}
         return [
             (node, clause)
             for node in self.nodes

@@ -40,7 +40,7 @@ def line(number: int, **changes: Any) -> dict[str, Any]:
 
 
 async def upload(client: openai.AsyncOpenAI, lines: list[Any]) -> str:
-    data = b"".join((one if isinstance(one, bytes) else json.dumps(one).encode()) + b"\n" for one in lines)
+    data = b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
     return (await client.files.create(file=("batch.jsonl", data), purpose="batch")).id
 
 

@@ -85,7 +85,7 @@ def recorded(model, ledger, price=None, cap=None):
 
 def asking(*requests):
     async def work(model):
-        return await asyncio.gather(*(model.complete(one) for one in requests), return_exceptions=True)
+        return await asyncio.gather(*(model.complete(request) for request in requests), return_exceptions=True)
 
     return work
 

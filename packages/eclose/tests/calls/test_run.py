@@ -149,10 +149,10 @@ def test_what_is_written_beforehand_is_there_before_a_call_and_made_up_for_where
 def test_two_servers_are_two_models(tmp_path, monkeypatch):
     monkeypatch.delenv("ECLOSE_SERVER_NAME")
     seen = []
-    with ModelServerThread(registry()) as one, ModelServerThread(registry()) as other:
-        named = [find_model_ref("world", base_url=server.base_url) for server in (one, other)]
+    with ModelServerThread(registry()) as thread, ModelServerThread(registry()) as other:
+        named = [find_model_ref("world", base_url=server.base_url) for server in (thread, other)]
         asyncio.run(run_models_on_records(pair_run(tmp_path, named, seen), CallSettings(unpriced=True)))
-        assert [server.bill(keys=False)["totals"]["paid"] for server in (one, other)] == [8, 8]
+        assert [server.bill(keys=False)["totals"]["paid"] for server in (thread, other)] == [8, 8]
     assert len({name for name, _ in seen}) == len({model.name for model in named}) == 2
 
 
@@ -261,11 +261,11 @@ class Stopping(Counter):
 
 
 def test_two_servers_under_one_name_could_not_be_told_apart_and_are_refused(tmp_path):
-    with ModelServerThread(registry()) as one, ModelServerThread(registry()) as other:
-        named = [find_model_ref("world", base_url=server.base_url) for server in (one, other)]
+    with ModelServerThread(registry()) as thread, ModelServerThread(registry()) as other:
+        named = [find_model_ref("world", base_url=server.base_url) for server in (thread, other)]
         with pytest.raises(SettingError, match="two different servers have this name"):
             asyncio.run(run_models_on_records(pair_run(tmp_path, named, []), CallSettings(unpriced=True)))
-        assert one.bill(keys=False)["totals"]["paid"] == 0
+        assert thread.bill(keys=False)["totals"]["paid"] == 0
 
 
 async def three_at_once(folder, url, base_url, calls):

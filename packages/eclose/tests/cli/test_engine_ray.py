@@ -110,8 +110,8 @@ def test_workers_screen_what_one_process_screens(cluster, tmp_path, questions, s
 
 
 def test_workers_construct_what_one_process_constructs(cluster, tmp_path, server):
-    made = [item.instance for item in islice(make_world_items("short-easy", 4), 6)]
-    jsonl.write_records(tmp_path / "sources.jsonl", made)
+    instances = [item.instance for item in islice(make_world_items("short-easy", 4), 6)]
+    jsonl.write_records(tmp_path / "sources.jsonl", instances)
     roles = ("--constructor", server.base_url, "--verifier", server.base_url, "--no-price")
     command = ("construct", tmp_path / "sources.jsonl", *roles)
     eclose(*command, "--out", tmp_path / "one")

@@ -397,7 +397,7 @@ def test_a_spool_brings_records_into_the_order_of_their_ids(tmp_path):
         for _ in range(2):
             first, *others = spool
             assert first.error is not None
-            assert [one.value.id for one in others] == sorted(ids, key=lambda id_: id_.encode())
+            assert [other.value.id for other in others] == sorted(ids, key=lambda id_: id_.encode())
 
 
 # A real model behind a real server.
@@ -433,10 +433,10 @@ def test_a_real_model_behind_a_real_server(tmp_path, qa):
         again = ran(tmp_path / "two.jsonl", "--model", url, *words)
     assert first.returncode == again.returncode == 0, first.stderr
     assert "0 calls now, before: 2 calls" in again.stdout
-    said = list(read_records(tmp_path / "run" / "responses.jsonl", Response))
-    assert {one.instance_id for one in said} == {one.id for one in found}
-    assert {one.source.model for one in said} == {"SmolLM2-135M-Instruct.Q4_1"}
-    assert all(one.completion for one in said)
+    records = list(read_records(tmp_path / "run" / "responses.jsonl", Response))
+    assert {one.instance_id for one in records} == {one.id for one in found}
+    assert {one.source.model for one in records} == {"SmolLM2-135M-Instruct.Q4_1"}
+    assert all(one.completion for one in records)
     told = json.loads((tmp_path / "run" / "responses.jsonl.manifest.json").read_text())["calls"]
     assert told["completion_tokens"] <= 2 * 32
-    assert told["incomplete"] == dict(Counter(one.incomplete.value for one in said if one.incomplete))
+    assert told["incomplete"] == dict(Counter(one.incomplete.value for one in records if one.incomplete))

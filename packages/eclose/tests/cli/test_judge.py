@@ -150,9 +150,9 @@ def test_a_diagnosis_ends_with_a_report_that_says_how_far_to_trust_it(judged, tm
     assert {path.name for path in (tmp_path / "before").iterdir()} == {
         "report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex", "figures"
     }  # fmt: skip
-    told = (tmp_path / "before" / "report.md").read_text()
-    assert f"Validated against people on {len(verdicts)} of {len(verdicts)} responses." in told
-    assert "not been validated" not in told
+    text = (tmp_path / "before" / "report.md").read_text()
+    assert f"Validated against people on {len(verdicts)} of {len(verdicts)} responses." in text
+    assert "not been validated" not in text
 
 
 def _validated(run):

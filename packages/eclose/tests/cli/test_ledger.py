@@ -142,9 +142,9 @@ def test_damage_is_told_with_the_command_that_mends_it(tmp_path, table):
     assert f"{calls} and the outcomes of 1 run deleted" in command("ledger", "check", tmp_path, "--delete-damaged")
     asyncio.run(use())
     assert "all rows match" in command("ledger", "check", tmp_path)
-    left = {call.key for call in read_ledger_calls(where)}
-    assert compute_call_key("house/ab", REQUEST) in left
-    assert (key in left) == (table == "outcomes")
+    keys = {call.key for call in read_ledger_calls(where)}
+    assert compute_call_key("house/ab", REQUEST) in keys
+    assert (key in keys) == (table == "outcomes")
 
 
 def test_a_ledger_is_read_while_a_run_writes_to_it(tmp_path):

@@ -57,10 +57,10 @@ def test_runs_of_any_kind_are_read_alike_from_both_forms(tmp_path, seed):
     if isinstance(expected, str):
         assert written == expected
         return
-    found = count_runs([tmp_path / "run.parquet"], allow_stale=True)
-    assert written == len(found.labels)
-    assert contents(found.labels) == contents(expected.labels)
-    assert found.case_set == expected.case_set
+    runs = count_runs([tmp_path / "run.parquet"], allow_stale=True)
+    assert written == len(runs.labels)
+    assert contents(runs.labels) == contents(expected.labels)
+    assert runs.case_set == expected.case_set
 
 
 def test_a_folder_of_tables_is_read_in_the_order_of_their_names(labels, tmp_path):

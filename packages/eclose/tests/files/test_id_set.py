@@ -23,16 +23,16 @@ def test_agrees_with_a_dictionary(pairs):
 
 
 def test_remembers_through_growth():
-    seen = SeenIds()
+    ids = SeenIds()
     for number in range(5_000):
-        assert seen.add(f"id-{number}", number, number + 1) is None
-    assert len(seen) == 5_000
+        assert ids.add(f"id-{number}", number, number + 1) is None
+    assert len(ids) == 5_000
     for number in range(5_000):
-        assert seen.add(f"id-{number}", number, 9_999) == (number + 1, True)
-        assert seen.add(f"id-{number}", "else", 9_999) == (number + 1, False)
+        assert ids.add(f"id-{number}", number, 9_999) == (number + 1, True)
+        assert ids.add(f"id-{number}", "else", 9_999) == (number + 1, False)
 
 
 def test_the_order_of_keys_is_no_difference_in_content():
-    seen = SeenIds()
-    seen.add("a", {"x": 1, "y": 2}, 1)
-    assert seen.add("a", {"y": 2, "x": 1}, 2) == (1, True)
+    ids = SeenIds()
+    ids.add("a", {"x": 1, "y": 2}, 1)
+    assert ids.add("a", {"y": 2, "x": 1}, 2) == (1, True)

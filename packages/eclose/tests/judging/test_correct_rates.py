@@ -51,7 +51,7 @@ class Run:
         jsonl.write_records(inputs[0], [Instance(f"q{number}", "So?", passages, "So") for number in range(count)])
         jsonl.write_records(inputs[1], self.responses)
         stage = PipelineStep("judge", JudgeSettings().identity, inputs, folder / "judgments.jsonl")
-        stage.write(ReadRecord(one.response_id, value=one) for one in self.judgments)
+        stage.write(ReadRecord(judgment.response_id, value=judgment) for judgment in self.judgments)
 
     def validate(self, labels, path=None):
         rng = np.random.default_rng(1)
@@ -63,10 +63,12 @@ class Run:
         judgments = self.judgments if judgments is None else judgments
         questions = {response.id: response.instance_id for response in self.responses}
         verdicts = [
-            SettledVerdict(one.response_id, questions.get(one.response_id, one.response_id), one.verdict)
-            for one in judgments
+            SettledVerdict(
+                judgment.response_id, questions.get(judgment.response_id, judgment.response_id), judgment.verdict
+            )
+            for judgment in judgments
         ]
-        judges = list(dict.fromkeys(one.judge for one in judgments))
+        judges = list(dict.fromkeys(judgment.judge for judgment in judgments))
         return correct_run_rates(runs or [self.folder], verdicts, judges, validation, rng=rng)
 
 

@@ -410,8 +410,8 @@ def test_judge_locates_the_answer_of_prose_and_is_then_asked_for_closure_of_the_
     material = json.loads(closure.messages[-1]["content"])
     assert material["answer"] == "Ana Ruiz was born in Arica."
     assert [step["text"] for step in material["steps"]] == ["The film is by Ana Ruiz.", "It is a port in the north."]
-    asked = [request.schema.name for request in script.asked]
-    assert sorted(asked) == sorted(
+    names = [request.schema.name for request in script.asked]
+    assert sorted(names) == sorted(
         request.schema.name for request in build_judge_requests(INSTANCE, UNLOCATED, JudgeSettings(), 2)
     )
 

@@ -218,8 +218,8 @@ def test_forced_run_over_files_of_responses_replaces_their_copies(run, tmp_path,
 def test_responses_alone_do_not_say_what_they_answer(run, tmp_path):
     with pytest.raises(SettingError, match="the questions of these responses are missing"):
         find_judge_inputs(run / "responses.jsonl", tmp_path)
-    found = find_judge_inputs(run / "responses.jsonl", tmp_path, run / "instances.jsonl")
-    assert found == JudgeInputFiles(run / "instances.jsonl", run / "responses.jsonl")
+    inputs = find_judge_inputs(run / "responses.jsonl", tmp_path, run / "instances.jsonl")
+    assert inputs == JudgeInputFiles(run / "instances.jsonl", run / "responses.jsonl")
     (run / "instances.jsonl").unlink()
     with pytest.raises(UserError):
         find_judge_inputs(run, tmp_path)
@@ -289,9 +289,9 @@ def test_a_judge_of_the_generators_family_is_told(tmp_path, planted):
     sources = [ResponseSource("openai/gpt-4o"), ResponseSource("qwen/qwen3-8b"), None]
     answers = [replace(made.response, source=source) for (_, made), source in zip(planted, sources, strict=False)]
     jsonl.write_records(tmp_path / "r.jsonl", answers)
-    given = JudgeInputFiles(tmp_path / "i.jsonl", tmp_path / "r.jsonl")
-    assert find_same_family_models(given, "azure/gpt-5-mini") == ["openai/gpt-4o"]
-    assert find_same_family_models(given, "anthropic/claude-x") == []
+    files = JudgeInputFiles(tmp_path / "i.jsonl", tmp_path / "r.jsonl")
+    assert find_same_family_models(files, "azure/gpt-5-mini") == ["openai/gpt-4o"]
+    assert find_same_family_models(files, "anthropic/claude-x") == []
 
 
 @pytest.mark.slow

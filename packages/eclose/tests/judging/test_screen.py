@@ -79,7 +79,9 @@ def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
         assert CliRunner().invoke(app, list(map(str, made))).exit_code == 0
     assert "6 questions eligible, 2 not (N" in result.output
     assert f"{NO_REFERENCE_REASON} 1" in result.output
-    by_id = {one.id: one for one in jsonl.read_records(tmp_path / "run" / "screening.jsonl", QuestionScreening)}
+    by_id = {
+        record.id: record for record in jsonl.read_records(tmp_path / "run" / "screening.jsonl", QuestionScreening)
+    }
     assert by_id["wrong"].code == Ineligibility.INCOMPATIBLE_REFERENCE
     pool = ["data", "intersect", tmp_path / "gen", "--eligible", tmp_path / "run" / "screening.jsonl"]
     result = CliRunner().invoke(app, [*map(str, pool), "--out", str(tmp_path / "pool.jsonl")])

@@ -293,9 +293,9 @@ def truth(planted):
 
 @pytest.mark.slow
 def test_an_exact_judge_agrees_with_the_world_and_is_not_called_certain(judged_by, truth):
-    found = build_validation(judged_by(0), truth, settings=SETTINGS, rng=rng(), resamples=20)
+    validation = build_validation(judged_by(0), truth, settings=SETTINGS, rng=rng(), resamples=20)
     assert len(truth) > 250
-    for row in found.overall.rows.values():
+    for row in validation.overall.rows.values():
         assert (row.n, row.misses, row.false_alarms) == (len(truth), 0, 0)
         assert row.disagreement.interval.low == 0 < row.disagreement.interval.high
 
@@ -305,8 +305,8 @@ def test_an_exact_judge_agrees_with_the_world_and_is_not_called_certain(judged_b
 def test_a_validation_in_the_world_recovers_how_often_the_judge_errs(judged_by, truth, noise):
     held = []
     for seed in range(5):
-        found = build_validation(judged_by(noise, seed), truth, settings=SETTINGS, rng=rng(seed), resamples=5)
-        rows = [found.overall.rows[label] for label in DIRECT_LABELS]
+        validation = build_validation(judged_by(noise, seed), truth, settings=SETTINGS, rng=rng(seed), resamples=5)
+        rows = [validation.overall.rows[label] for label in DIRECT_LABELS]
         held += [row.disagreement.interval.low <= noise <= row.disagreement.interval.high for row in rows]
         assert abs(np.mean([row.disagreement.value for row in rows]) - noise) < 0.03
     # A 95 % interval may miss one in twenty.
@@ -322,9 +322,9 @@ def test_a_hundred_labels_put_the_rates_of_the_world_right(planted, judged_by, t
         sample = [truth[index] for index in rng(seed).permutation(len(truth))[:100]]
         responses = [made.response for _, made in planted]
         judged = judged_by(noise, seed)
-        found = build_validation(judged, sample, responses, settings=SETTINGS, rng=rng(seed), resamples=5)
-        assert found.labelled == 100
-        held += [rate.interval.low <= real[label] <= rate.interval.high for label, rate in found.corrected.items()]
+        validation = build_validation(judged, sample, responses, settings=SETTINGS, rng=rng(seed), resamples=5)
+        assert validation.labelled == 100
+        held += [rate.interval.low <= real[label] <= rate.interval.high for label, rate in validation.corrected.items()]
     assert sum(held) >= 0.92 * len(held)
 
 

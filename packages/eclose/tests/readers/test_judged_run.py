@@ -345,15 +345,15 @@ def test_cases_are_joined_by_id_and_what_makes_none_is_told():
     one, two, three = (case(number=number).response for number in range(3))
     lost = replace(three, instance_id="nowhere")
     cases, left = join_cases({"i": INSTANCE}, [one, two, lost], {"r0": case().judgment})
-    assert [found.response.id for found in cases] == ["r0"]
+    assert [case.response.id for case in cases] == ["r0"]
     assert left == [("r1", "it was not judged"), ("r2", "its question is missing")]
 
 
 def test_nothing_is_counted_twice_or_lost_without_a_word():
-    one = case().response
+    response = case().response
     judgments = {name: replace(case().judgment, response_id=name) for name in ("r0", "r7")}
-    cases, left = join_cases({"i": INSTANCE}, [one, replace(one, answer="Lima")], judgments)
-    assert [found.response.answer for found in cases] == ["Arica"]
+    cases, left = join_cases({"i": INSTANCE}, [response, replace(response, answer="Lima")], judgments)
+    assert [case.response.answer for case in cases] == ["Arica"]
     assert left == [("r0", "an earlier response has the same id"), ("r7", "it was judged, but is missing")]
 
 
@@ -367,7 +367,7 @@ def test_a_response_judged_twice_is_refused(tmp_path):
 def test_runs_are_read_together(tmp_path):
     one, two = put(tmp_path / "one", case(number=0)), put(tmp_path / "two", case(number=1))
     read = count_runs([one, two]).case_set
-    assert [found.response.id for found in read.cases] == ["r0", "r1"]
+    assert [case.response.id for case in read.cases] == ["r0", "r1"]
     assert read.left_out == ()
 
 
@@ -376,14 +376,14 @@ def test_one_id_in_two_runs_is_two_responses_called_after_their_runs(tmp_path):
     two = put(tmp_path / "two", case(number=1, answer="Lima"), case(number=2))
     jsonl.write_records(two / "judgments.jsonl", [case(number=1).judgment])
     read = count_runs([one, two]).case_set
-    assert [found.response.id for found in read.cases] == ["one/r0", "one/r1", "two/r1"]
-    assert [found.judgment.response_id for found in read.cases] == ["one/r0", "one/r1", "two/r1"]
+    assert [case.response.id for case in read.cases] == ["one/r0", "one/r1", "two/r1"]
+    assert [case.judgment.response_id for case in read.cases] == ["one/r0", "one/r1", "two/r1"]
     assert read.left_out == (("two/r2", "it was not judged"),)
 
 
 def test_runs_in_folders_called_alike_are_called_by_their_paths(tmp_path):
     runs = [put(tmp_path / name / "run", case(answer=name)) for name in ("a", "b")]
-    assert [found.response.id for found in count_runs(runs).case_set.cases] == [f"{run}/r0" for run in runs]
+    assert [case.response.id for case in count_runs(runs).case_set.cases] == [f"{run}/r0" for run in runs]
 
 
 def test_the_same_responses_twice_are_refused(tmp_path):

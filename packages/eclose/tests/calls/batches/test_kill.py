@@ -45,9 +45,9 @@ def records() -> list[tuple[str, Request]]:
 
 
 def registry() -> HandlerRegistry:
-    made = HandlerRegistry()
-    made.register(None, lambda asked: ScriptedReply(asked.messages[-1]["content"]))
-    return made
+    registry = HandlerRegistry()
+    registry.register(None, lambda asked: ScriptedReply(asked.messages[-1]["content"]))
+    return registry
 
 
 def route(base_url: str) -> ModelRoute:
@@ -123,8 +123,8 @@ async def check(server: ModelServer, folder: Path) -> None:
     assert Counter(line["paid"] for line in lines) == {1: COUNT}
     async with Ledger.open(folder / "ledger.db", run="a") as ledger:
         model = ReplayModel(route(server.base_url).name, ledger)
-        said = [(await model.complete(request)).text for _, request in records()]
-        assert said == [request.messages[0]["content"] for _, request in records()]
+        texts = [(await model.complete(request)).text for _, request in records()]
+        assert texts == [request.messages[0]["content"] for _, request in records()]
         assert await ledger.list_orphans() == []
         assert [problem async for problem in ledger.verify()] == []
     notes = [json.loads(path.read_bytes()) for path in (folder / "batches").glob("*.json")]

@@ -219,11 +219,11 @@ def test_those_who_join_at_the_same_moment_take_no_more_than_there_is(monkeypatc
         async def join(limiter):
             async with sharing(limiter, where, RateLimitShare(20)):
                 nonlocal most
-                most = max(most, sum(one.ceiling for one in limiters if one.bounds))
+                most = max(most, sum(limiter.ceiling for limiter in limiters if limiter.bounds))
                 await everyone_there.wait()
 
         joined = [asyncio.create_task(join(limiter)) for limiter in limiters]
-        await until(lambda: sorted(one.ceiling for one in limiters if one.bounds) == [5, 5, 5, 5])
+        await until(lambda: sorted(limiter.ceiling for limiter in limiters if limiter.bounds) == [5, 5, 5, 5])
         everyone_there.set()
         await asyncio.gather(*joined)
         assert most == 20

@@ -167,8 +167,10 @@ class Rig:
 
         async def main():
             async with Ledger.open(self.ledger, run=RUN) as ledger:
-                done = {one.record_id: json.loads(one.body)["text"] async for one in ledger.read_outcomes("ask")}
-                orphans = Counter(one.request["messages"][-1]["content"] for one in await ledger.list_orphans())
+                done = {
+                    outcome.record_id: json.loads(outcome.body)["text"] async for outcome in ledger.read_outcomes("ask")
+                }
+                orphans = Counter(orphan.request["messages"][-1]["content"] for orphan in await ledger.list_orphans())
                 return done, orphans
 
         return asyncio.run(main())

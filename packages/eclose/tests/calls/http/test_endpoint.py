@@ -624,7 +624,7 @@ def test_the_key_is_in_the_header_and_nowhere_else(caplog):
     run(main(), 60)
     written = "\n".join([*told, caplog.text, *(repr(record.__dict__) for record in caplog.records)])
     assert len(told) == 4 + 1 + len(ServerFault) + 1
-    leaks = [written[max(0, place - 150) : place + 40] for place in _places(CANARY, written)]
+    leaks = [written[max(0, position - 150) : position + 40] for position in _places(CANARY, written)]
     assert leaks[:3] == []
     assert _places("[key]", written)
 

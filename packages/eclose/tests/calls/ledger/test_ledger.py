@@ -449,7 +449,7 @@ def test_outcomes_stream_in_bounded_memory(where, monkeypatch):
             for number in range(count):
                 await ledger.conclude(outcome(f"{number:03}", body=Random(number).randbytes(size)))
             tracemalloc.start()
-            seen = [len(found.body) async for found in ledger.read_outcomes("judge")]
+            seen = [len(outcome.body) async for outcome in ledger.read_outcomes("judge")]
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             return seen, peak

@@ -64,7 +64,7 @@ async def survey(where, records):
     """What the ledger has of each record, what is unsettled, and what is wrong with it."""
     async with Ledger.open(where, run="a") as ledger:
         replies = {number: await ledger.find_reply(child.call(number).key) for number in range(records)}
-        outcomes = {found.record_id: found async for found in ledger.read_outcomes("judge")}
+        outcomes = {outcome.record_id: outcome async for outcome in ledger.read_outcomes("judge")}
         orphans = Counter(intent.record_id for intent in await ledger.list_orphans())
         return replies, outcomes, orphans, [problem async for problem in ledger.verify()]
 
@@ -210,7 +210,7 @@ async def fill_up(path):
             numbers = range(number, number + 8)
             number += 8
             taken |= await fill(ledger, numbers)
-        return taken, number, {found.record_id async for found in ledger.read_outcomes("s")}
+        return taken, number, {outcome.record_id async for outcome in ledger.read_outcomes("s")}
 
 
 def check_full(path, taken, number, there):
@@ -258,7 +258,9 @@ def check_resumed(path, number):
     async def resume():
         async with Ledger.open(path, run="a") as ledger:
             await asyncio.gather(*(ledger.conclude(big(place)) for place in range(number)))
-            return [found async for found in ledger.read_outcomes("s")], [problem async for problem in ledger.verify()]
+            return [outcome async for outcome in ledger.read_outcomes("s")], [
+                problem async for problem in ledger.verify()
+            ]
 
     assert asyncio.run(resume()) == ([big(place) for place in range(number)], [])
 
@@ -372,7 +374,7 @@ def test_a_damaged_reply_is_never_served_and_can_be_asked_anew(where):
             with pytest.raises(UserError, match=f"the reply to {key} is damaged. Restore"):
                 await ledger.find_reply(key)
             with pytest.raises(UserError, match="the outcome of r000000 of judge of a is damaged"):
-                [found async for found in ledger.read_outcomes("judge")]
+                [outcome async for outcome in ledger.read_outcomes("judge")]
             with pytest.raises(UserError, match="is damaged in stage judge already"):
                 await ledger.conclude(child.outcome(0))
             await ledger.prune(calls=[key])

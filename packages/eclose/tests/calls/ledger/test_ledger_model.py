@@ -158,7 +158,7 @@ class Model(RuleBasedStateMachine):
         self.replies.pop(number, None)
         self.latest.pop(number, None)
         # Kept in its place, so that the places of the others stay true.
-        self.intents = [(None, *known[1:]) if known[0] == number else known for known in self.intents]
+        self.intents = [(None, *intent[1:]) if intent[0] == number else intent for intent in self.intents]
 
     @invariant()
     def replies_are_as_settled(self):

@@ -53,11 +53,11 @@ def test_the_prompt_is_the_one_that_training_scores(tokenizer):
     renderer = TokenPathRenderer(tokenizer)
     for family in islice(make_world_families("hotpot", 3), 2):
         for view in family.views:
-            asked = Request(tuple(renderer.prompt.messages(view.question, view.evidence)))
+            request = Request(tuple(renderer.prompt.messages(view.question, view.evidence)))
             text = renderer.prompt_text(view.question, view.evidence)
-            assert tokenizer.decode(tokenize_prompt(tokenizer, asked)) == text
+            assert tokenizer.decode(tokenize_prompt(tokenizer, request)) == text
             path = renderer.render(view.question, view.evidence, view.trace)
-            ids = tokenize_prompt(tokenizer, asked)
+            ids = tokenize_prompt(tokenizer, request)
             assert list(path.ids[: len(ids)]) == ids
 
 

@@ -251,7 +251,7 @@ def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
                 calls=CallSettings(unpriced=True),
             )
         )
-    judgments = {one.response_id: one for one in jsonl.read_records(tmp_path / "judgments.jsonl", Judgment)}
+    judgments = {record.response_id: record for record in jsonl.read_records(tmp_path / "judgments.jsonl", Judgment)}
     for _, made in cases:
         assert judgments[made.response.id].verdict == made.verdict
         assert judgments[made.response.id].judge == f"inspect/{WORLD}@{format_server_name(server.base_url)}"

@@ -144,7 +144,7 @@ def test_a_refusal_is_no_response_and_nobody_is_asked_about_it(tmp_path, monkeyp
     score = log.samples[0].scores["lgg"]
     assert score.reason == "refusal"
     assert all(isnan(value) for value in score.value.values())
-    assert {one.unscored_samples for one in log.results.scores if one.name in SCORE_KEYS} == {1}
+    assert {score.unscored_samples for score in log.results.scores if score.name in SCORE_KEYS} == {1}
 
 
 def test_inspect_finds_the_scorer_by_its_name(tmp_path, monkeypatch):
