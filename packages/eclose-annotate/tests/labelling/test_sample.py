@@ -83,9 +83,9 @@ def test_labels_are_kept_and_the_same_sample_goes_on(tmp_path):
     assert passes == 15
     again = begin_label_project(tmp_path / "run" / "labels", instances, responses, sample, NOW)
     verdicts = read_labelled_verdicts(again)
-    assert {one.response_id for one in verdicts} == set(sample.chosen)
-    assert {(one.verdict.locally_sound, one.verdict.aligned) for one in verdicts} == {(True, False)}
-    assert {one.source.model for one in verdicts} <= {"baseline", "candidate"}
+    assert {verdict.response_id for verdict in verdicts} == set(sample.chosen)
+    assert {(verdict.verdict.locally_sound, verdict.verdict.aligned) for verdict in verdicts} == {(True, False)}
+    assert {verdict.source.model for verdict in verdicts} <= {"baseline", "candidate"}
     again.close()
     assert replace(find_label_sample(tmp_path / "run" / "labels"), content=None) == sample
     other = draw_label_sample([response.id for response in responses], [], n=5, seed=4)

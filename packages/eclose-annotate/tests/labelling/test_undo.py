@@ -39,13 +39,16 @@ def test_an_undone_pass_counts_as_first_submitted(tmp_path, taken):
             submit(project, eve, next_sheet(project, eve))
     assert undo_last(project, "bob", ({"correct": "yes", "complete": "yes"},)).receipt
     responses = annotations_of(project).responses
-    assert Counter(judgment.correct for one in responses for judgment in one.judgments) == {True: 3, False: 1}
+    assert Counter(judgment.correct for response in responses for judgment in response.judgments) == {True: 3, False: 1}
     if taken:
         # Both were adjudicated before, and that holds; the one that was undone has no other trigger.
-        assert [one.final.origin for one in responses] == ["adjudicated", "adjudicated"]
-        assert sorted(one.triggers[0] for one in responses) == ["amendment", "correctness"]
+        assert [response.final.origin for response in responses] == ["adjudicated", "adjudicated"]
+        assert sorted(response.triggers[0] for response in responses) == ["amendment", "correctness"]
     else:
-        assert sorted(one.open_reason or one.final.origin for one in responses) == ["agreed", "waits for adjudication"]
+        assert sorted(response.open_reason or response.final.origin for response in responses) == [
+            "agreed",
+            "waits for adjudication",
+        ]
         assert len(subjects(project)) == 1
     with project.reading() as connection:
         (queue,) = dashboard.read_dashboard_queues(connection)

@@ -434,9 +434,9 @@ def test_a_real_model_behind_a_real_server(tmp_path, qa):
     assert first.returncode == again.returncode == 0, first.stderr
     assert "0 calls now, before: 2 calls" in again.stdout
     records = list(read_records(tmp_path / "run" / "responses.jsonl", Response))
-    assert {one.instance_id for one in records} == {one.id for one in found}
-    assert {one.source.model for one in records} == {"SmolLM2-135M-Instruct.Q4_1"}
-    assert all(one.completion for one in records)
+    assert {record.instance_id for record in records} == {one.id for one in found}
+    assert {record.source.model for record in records} == {"SmolLM2-135M-Instruct.Q4_1"}
+    assert all(record.completion for record in records)
     told = json.loads((tmp_path / "run" / "responses.jsonl.manifest.json").read_text())["calls"]
     assert told["completion_tokens"] <= 2 * 32
-    assert told["incomplete"] == dict(Counter(one.incomplete.value for one in records if one.incomplete))
+    assert told["incomplete"] == dict(Counter(record.incomplete.value for record in records if record.incomplete))
