@@ -25,7 +25,7 @@ NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
 def material(questions=4):
     """Instances and responses: two systems answer each question."""
     cases = list(make_demo_cases(questions))
-    return [pair[0].instance for pair in cases], [one.response for one in chain.from_iterable(cases)]
+    return [pair[0].instance for pair in cases], [case.response for case in chain.from_iterable(cases)]
 
 
 def make_project(
@@ -95,8 +95,8 @@ def filled(sheet, **other):
 
 
 def submit(project, person, sheet, entries=None) -> submissions.PassSubmissionResult:
-    given = filled(sheet) if entries is None else entries
-    return submissions.submit_pass_and_commit(project, person, sheet.task, sheet.form.name, given, sheet.key)
+    form_entries = filled(sheet) if entries is None else entries
+    return submissions.submit_pass_and_commit(project, person, sheet.task, sheet.form.name, form_entries, sheet.key)
 
 
 def choose_key(project, task, name, key) -> str:

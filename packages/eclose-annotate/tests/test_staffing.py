@@ -30,12 +30,12 @@ def database(request):
 def tasks(project, *, everyone=False):
     """Return the tasks in force, by name."""
     where = "" if everyone else " WHERE t.withdrawn IS NULL"
-    found = text(
+    statement = text(
         "SELECT p.name, t.* FROM annotate_tasks t JOIN annotate_people p ON p.id = t.person"
         f"{where} ORDER BY p.name, t.place"
     )
     with project.reading() as connection:
-        rows = connection.execute(found).all()
+        rows = connection.execute(statement).all()
     queues_by_name = defaultdict(list)
     for row in rows:
         queues_by_name[row.name].append(row)

@@ -111,12 +111,12 @@ def count_submissions(project):
 def test_same_submission_twice_is_one(project):
     ann = who(project, "ann")
     sheet = next_sheet(project, ann)
-    given = (project, ann, sheet.task, "A", filled(sheet), sheet.key)
-    first, second = submissions.submit_pass_and_commit(*given), submissions.submit_pass_and_commit(*given)
+    arguments = (project, ann, sheet.task, "A", filled(sheet), sheet.key)
+    first, second = submissions.submit_pass_and_commit(*arguments), submissions.submit_pass_and_commit(*arguments)
     assert first.receipt == second.receipt is not None
     assert count_submissions(project) == 1
-    other_key = submissions.submit_pass_and_commit(*given[:-1], "another key")
-    other_form = submissions.submit_pass_and_commit(*given[:4], filled(sheet, sound="no", failure="L1"), sheet.key)
+    other_key = submissions.submit_pass_and_commit(*arguments[:-1], "another key")
+    other_form = submissions.submit_pass_and_commit(*arguments[:4], filled(sheet, sound="no", failure="L1"), sheet.key)
     assert {other_key.refusal, other_form.refusal} == {SubmissionRefusal.CLOSED}
 
 
@@ -196,4 +196,4 @@ def test_short_form_has_three_passes_and_no_steps(tmp_path):
 def test_passes_that_will_be_left_out_are_not_told(project):
     """That a response has no answer is not known before pass C would come."""
     everybody = [who(project, name) for name in ("ann", "bob", "cyd", "dan")]
-    assert {next_sheet(project, one).passes for one in everybody} == {("A", "B", "C", "D")}
+    assert {next_sheet(project, person).passes for person in everybody} == {("A", "B", "C", "D")}

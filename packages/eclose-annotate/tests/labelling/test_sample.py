@@ -31,7 +31,7 @@ def judged(response_id, *, sound=True, aligned=True):
     return Judgment(response_id, "judge", (StepJudgment(True, sound),), aligned, True, True, True)
 
 
-JUDGMENTS = [judged(one, sound=number % 10 != 0, aligned=number % 20 != 1) for number, one in enumerate(IDS[:190])]
+JUDGMENTS = [judged(name, sound=number % 10 != 0, aligned=number % 20 != 1) for number, name in enumerate(IDS[:190])]
 
 
 def test_every_group_gives_by_the_square_root_of_its_size():
@@ -66,9 +66,9 @@ def test_samples_that_cannot_be_drawn_are_refused():
 @given(st.dictionaries(st.text(max_size=3), st.integers(1, 50), min_size=1, max_size=6), st.data())
 def test_shares_add_up(sizes, data):
     n = data.draw(st.integers(len(sizes), sum(sizes.values())))
-    found = allocate_to_strata(sizes, n)
-    assert sum(found.values()) == n
-    assert all(1 <= found[name] <= size for name, size in sizes.items())
+    shares = allocate_to_strata(sizes, n)
+    assert sum(shares.values()) == n
+    assert all(1 <= shares[name] <= size for name, size in sizes.items())
 
 
 def test_labels_are_kept_and_the_same_sample_goes_on(tmp_path):

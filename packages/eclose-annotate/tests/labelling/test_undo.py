@@ -111,7 +111,7 @@ def recount(path):
     lines = defaultdict(list)
     for line in map(json.loads, path.read_text().splitlines()):
         lines[line["response_id"]].append(line)
-    found = Counter()
+    counts = Counter()
     for rows in lines.values():
         first = [row["judgment"] for row in rows if not row.get("adjudicates")]
         labels = [
@@ -120,11 +120,11 @@ def recount(path):
             for judgment in first
         ]
         differ = any(other != labels[0] for other in labels[1:])
-        found["differ"] += differ
-        found["closure"] += len({judgment["closed"] for judgment in first}) > 1
-        found["closure agrees"] += len({judgment["closed"] for judgment in first}) == 1
-        found["adjudicated"] += any(row.get("adjudicates") for row in rows)
-    return found
+        counts["differ"] += differ
+        counts["closure"] += len({judgment["closed"] for judgment in first}) > 1
+        counts["closure agrees"] += len({judgment["closed"] for judgment in first}) == 1
+        counts["adjudicated"] += any(row.get("adjudicates") for row in rows)
+    return counts
 
 
 @pytest.mark.slow

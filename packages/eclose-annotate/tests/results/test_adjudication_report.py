@@ -40,13 +40,13 @@ WHOLE = (
 
 def overlapping(differ=819):
     """Which responses have which differences: one after the other, and round again."""
-    found, place = defaultdict(set), 0
+    differences, index = defaultdict(set), 0
     for trigger, count in PAPER.items():
         for _ in range(count):
-            found[place % differ].add(trigger)
-            place += 1
-    assert len(found) == differ
-    return found
+            differences[index % differ].add(trigger)
+            index += 1
+    assert len(differences) == differ
+    return differences
 
 
 def pair(number, triggers):
@@ -54,8 +54,8 @@ def pair(number, triggers):
     steps = [STEPS.get(trigger, (SOUND, SOUND)) for trigger in STEPS if trigger in triggers] + [(L1, L1)]
     second = "".join("0" if trigger in triggers else "1" for trigger in WHOLE)
     return [
-        annotation(f"r{number}", who, [step[place] for step in steps], ("1111", second)[place])
-        for place, who in enumerate(("A1", "A2"))
+        annotation(f"r{number}", who, [step[index] for step in steps], ("1111", second)[index])
+        for index, who in enumerate(("A1", "A2"))
     ]
 
 

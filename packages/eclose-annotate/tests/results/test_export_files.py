@@ -76,15 +76,15 @@ def test_what_holds_is_written_as_judgments_verdicts_and_labels(out):
 
 
 def test_what_does_not_hold_is_listed_and_counts_add_up(out):
-    done = write(out)
-    left = lines(out / "open.jsonl")
-    assert [(one.get("response_id"), one["reason"]) for one in left] == [
+    result = write(out)
+    rows = lines(out / "open.jsonl")
+    assert [(row.get("response_id"), row["reason"]) for row in rows] == [
         ("r3", "waits for adjudication"), ("r4", "1 of 2 have finished"), ("r5", "no annotator has finished"),
         (None, "waits for adjudication"),
     ]  # fmt: skip
-    counts = done.manifest.counts
+    counts = result.manifest.counts
     assert (counts.received, counts.accepted, counts.rejected) == (5, 2, OPEN)
-    assert done.manifest.funnel["questions"].accepted == 1
+    assert result.manifest.funnel["questions"].accepted == 1
 
 
 def test_everybody_s_own_word_is_there(out):
@@ -228,11 +228,11 @@ def test_the_export_of_a_project_is_a_run_that_diagnose_reads(out, tmp_path):
         write(out, read_annotations(connection), material=read_stored_material(connection))
     project.close()
     read_records = read_judged_cases(out)
-    cases, left = read_records.cases, read_records.left_out
+    cases, left_out = read_records.cases, read_records.left_out
     assert (read_records.checked, read_records.stale) == (True, ())
     settled = lines(out / "labels.jsonl")
-    assert [case.response.id for case in cases] == [one["response_id"] for one in settled]
-    assert {reason for _, reason in left} == {"it was not judged"}
-    assert len(left) == len([line for line in lines(out / "open.jsonl") if "response_id" in line])
-    for case, one in zip(cases, settled, strict=True):
-        assert case.verdict.closed is one["labels"]["C"]
+    assert [case.response.id for case in cases] == [row["response_id"] for row in settled]
+    assert {reason for _, reason in left_out} == {"it was not judged"}
+    assert len(left_out) == len([line for line in lines(out / "open.jsonl") if "response_id" in line])
+    for case, row in zip(cases, settled, strict=True):
+        assert case.verdict.closed is row["labels"]["C"]

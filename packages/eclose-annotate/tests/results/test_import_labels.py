@@ -70,8 +70,8 @@ def test_labels_are_written_in_many_ways(tmp_path, yes, no):
 
 @pytest.mark.parametrize("yes,no", [(True, False), (1, 0), (1.0, 0.0), ("yes", "no")])
 def test_letters_and_json_values_are_read(tmp_path, yes, no):
-    given = {"L": yes, "A": no, "C": yes, "K": None, "Acc": no}
-    path = objects(tmp_path / "l.jsonl", {"response_id": "r", "question_id": "q", "annotator": 7, **given})
+    labels = {"L": yes, "A": no, "C": yes, "K": None, "Acc": no}
+    path = objects(tmp_path / "l.jsonl", {"response_id": "r", "question_id": "q", "annotator": 7, **labels})
     (response,) = read_label_files([path]).annotations.responses
     verdict = response.judgments[0].verdict
     assert (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct) == (
@@ -98,9 +98,9 @@ def test_columns_may_have_other_names(tmp_path):
 
 
 def test_a_run_knows_the_question_and_where_it_comes_from(tmp_path):
-    given = row()
-    del given["question_id"]
-    path = table(tmp_path / "l.csv", given)
+    fields = row()
+    del fields["question_id"]
+    path = table(tmp_path / "l.csv", fields)
     (response,) = read_label_files([path], run=RUN).annotations.responses
     assert (response.question_id, response.benchmark, response.source) == ("q1", "B", ResponseSource("m"))
     with pytest.raises(UserError, match=r"l\.csv row 2: question_id: is empty; add the column, or name the run"):
@@ -128,9 +128,9 @@ def test_people_who_are_missing_leave_a_response_open(tmp_path):
         None,
         "1 of 2 have finished",
     ]
-    one, other = read_label_files([path], per_response=1).annotations.responses
-    assert (one.final.origin, other.final.origin) == (LabelOrigin.AGREED, LabelOrigin.SINGLE)
-    assert (one.required, other.required) == (2, 1)
+    first, other = read_label_files([path], per_response=1).annotations.responses
+    assert (first.final.origin, other.final.origin) == (LabelOrigin.AGREED, LabelOrigin.SINGLE)
+    assert (first.required, other.required) == (2, 1)
     assert read_label_files([path], per_response=3).annotations.responses[0].open_reason == "2 of 3 have finished"
 
 
@@ -212,12 +212,12 @@ def test_flat_tables_come_back_with_their_labels(tmp_path, ending):
     names = ("annotations", "screening-annotations")
     back = read_label_files([tmp_path / "out" / f"{name}.{ending}" for name in names]).annotations
     assert back.questions == there.questions
-    for one, other in zip(back.responses, there.responses, strict=True):
-        assert (one.response_id, one.question_id, one.benchmark, one.source, one.required, one.open_reason) == (
+    for copy, other in zip(back.responses, there.responses, strict=True):
+        assert (copy.response_id, copy.question_id, copy.benchmark, copy.source, copy.required, copy.open_reason) == (
             other.response_id, other.question_id, other.benchmark, other.source, other.required, other.open_reason,
         )  # fmt: skip
-        assert [judgment.verdict for judgment in one.judgments] == [judgment.verdict for judgment in other.judgments]
-        assert (one.adjudication is None) == (other.adjudication is None)
+        assert [judgment.verdict for judgment in copy.judgments] == [judgment.verdict for judgment in other.judgments]
+        assert (copy.adjudication is None) == (other.adjudication is None)
 
 
 def screening_row(**more):
@@ -227,8 +227,8 @@ def screening_row(**more):
 def test_screening_may_be_made_elsewhere(tmp_path):
     path = table(tmp_path / "s.csv", screening_row(), screening_row(annotator="S2", eligible="no", code="N3"),
                  screening_row(question_id="q2"))  # fmt: skip
-    one, other = read_label_files([path]).annotations.questions
-    assert ([row.code for row in one.screenings], one.open_reason) == ([None, "N3"], "waits for adjudication")
+    first, other = read_label_files([path]).annotations.questions
+    assert ([row.code for row in first.screenings], first.open_reason) == ([None, "N3"], "waits for adjudication")
     assert other.open_reason == "1 of 2 have finished"
 
 

@@ -27,10 +27,10 @@ def test_random_orders_win_nothing(tmp_path, orders):
 @pytest.mark.slow
 def test_two_who_submit_at_once_make_one_row(tmp_path):
     """Over a socket, with threads: the same click twice, two tabs, two opinions."""
-    with study(tmp_path / "study") as one:
-        found = run_doubles(one, 24)
-    assert (found.rows, found.wins) == (24, [])
-    assert found.answers == Counter({(303, 303): 8, (303, 409): 16})
+    with study(tmp_path / "study") as small_study:
+        tally = run_doubles(small_study, 24)
+    assert (tally.rows, tally.wins) == (24, [])
+    assert tally.answers == Counter({(303, 303): 8, (303, 409): 16})
 
 
 # --- the same with a lock taken out: each of these must be found -----------------------------------------------------

@@ -90,8 +90,8 @@ def test_rules_that_the_protocol_does_not_have_are_not_told():
 
 def test_codes_stand_in_the_order_of_precedence():
     for field in ("code", "failure"):
-        told = re.findall(r"^- \*\*(\w\d)\*\*", sections()[field].rules, re.MULTILINE)
-        assert told == [choice.value for choice in field_texts.FIELD_TEXTS[field].choices]
+        codes = re.findall(r"^- \*\*(\w\d)\*\*", sections()[field].rules, re.MULTILINE)
+        assert codes == [choice.value for choice in field_texts.FIELD_TEXTS[field].choices]
 
 
 def test_guideline_speaks_to_people():

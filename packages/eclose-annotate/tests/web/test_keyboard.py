@@ -255,9 +255,9 @@ def test_a_place_that_is_found_is_scrolled_into_sight(browser):
             if tab.get_attribute(".hit", "id") == "p-19":
                 break
             press(tab, "Enter")
-        seen = tab.locator("#passages").bounding_box()
+        box = tab.locator("#passages").bounding_box()
         top = tab.evaluate("() => [...CSS.highlights.get('here')][0].getBoundingClientRect().top")
-        assert seen["y"] <= top <= seen["y"] + seen["height"]
+        assert box["y"] <= top <= box["y"] + box["height"]
 
 
 def test_the_guideline_follows_the_decision(browser):

@@ -179,8 +179,8 @@ def test_split_is_moved_by_mouse_and_keys_and_kept(browser):
 
 
 def test_scroll_and_search_survive_the_passes(browser):
-    made = {f"/tasks/{TASK}": work(sheet()), "/next": work(sheet(name="B"))}
-    with opened(browser, made, f"/tasks/{TASK}", size=DESKTOP) as (tab, _):
+    routes = {f"/tasks/{TASK}": work(sheet()), "/next": work(sheet(name="B"))}
+    with opened(browser, routes, f"/tasks/{TASK}", size=DESKTOP) as (tab, _):
         ready(tab)
         press(tab, "/")
         tab.keyboard.type("festival")
@@ -297,7 +297,7 @@ def test_codes_of_screening_stand_below_one_another_in_their_order(browser):
         places = tab.evaluate(
             "() => [...document.querySelectorAll('.many .choice')].map((c) => [c.offsetLeft, c.offsetTop])"
         )
-        assert len({left for left, _ in places}) == 1
+        assert len({offset for offset, _ in places}) == 1
         assert places == sorted(places)
 
 

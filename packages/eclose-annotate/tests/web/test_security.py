@@ -100,7 +100,7 @@ def test_the_cookie_is_for_this_server_alone(one, tls, wanted):
 def test_every_form_needs_the_token_of_its_session(one, everybody):
     """Without it, with a wrong one, with a colleague's: nothing is done, whoever asks."""
     before = state(one)
-    seen = set()
+    statuses = set()
     for method, template, path in every_address(everybody):
         if method != "POST" or (method, template) in OPEN:
             continue
@@ -108,11 +108,11 @@ def test_every_form_needs_the_token_of_its_session(one, everybody):
             for csrf in (None, "", "0" * 64, one.csrf("bob"), one.csrf(nick)[:-1]):
                 answer = everybody.post(nick, path, csrf=csrf)
                 assert answer.status_code in (403, 404), (nick, path)
-                seen.add((template, answer.status_code))
-    checked = {template for template, status in seen if status == 403}
+                statuses.add((template, answer.status_code))
+    checked = {template for template, status in statuses if status == 403}
     # Of a request that does not exist, nothing is said before its token is looked at; a study has no pages of `label`.
-    wanted = {path for method, path in routes(everybody.app) if method == "POST"} - {path for _, path in OPEN}
-    assert wanted - checked == {"/amend/{reopening}", "/labels/finish", "/labels/{task}/{name}/correct"}
+    post_paths = {path for method, path in routes(everybody.app) if method == "POST"} - {path for _, path in OPEN}
+    assert post_paths - checked == {"/amend/{reopening}", "/labels/finish", "/labels/{task}/{name}/correct"}
     assert state(one) == before
 
 
@@ -236,14 +236,14 @@ def test_no_other_method_does_anything(one, everybody, method):
 
 
 def test_a_websocket_is_turned_away(everybody):
-    said = []
+    messages = []
 
     async def send(message):
-        said.append(message)
+        messages.append(message)
 
     scope = {"type": "websocket", "path": "/static/annotate.css", "headers": []}
     asyncio.run(everybody.app(scope, None, send))
-    assert [message["type"] for message in said] == ["websocket.close"]
+    assert [message["type"] for message in messages] == ["websocket.close"]
 
 
 # --- what is another's -----------------------------------------------------------------------------------------------

@@ -44,9 +44,9 @@ def running(one, monkeypatch):
     @contextmanager
     def run(**settings):
         event = Event()
-        given = {"port": 0, "is_finished": event.is_set, **settings}
+        options = {"port": 0, "is_finished": event.is_set, **settings}
         state = AnnotationServerState(one.project)
-        thread = Thread(target=serve.serve_annotation, args=(state,), kwargs=given, daemon=True)
+        thread = Thread(target=serve.serve_annotation, args=(state,), kwargs=options, daemon=True)
         thread.start()
         try:
             yield ports.get(timeout=20)

@@ -59,8 +59,8 @@ def shown(role):
 def test_a_role_sees_exactly_what_it_is_allowed_to(role):
     question = build_construction_prompt(shown(role))
     system, user = question.messages
-    seen = {name for name in set().union(*ALLOWED.values()) if f'"{name}-CANARY"' in user["content"]}
-    assert (question.name, seen) == (role, ALLOWED[role])
+    names = {name for name in set().union(*ALLOWED.values()) if f'"{name}-CANARY"' in user["content"]}
+    assert (question.name, names) == (role, ALLOWED[role])
     assert "CANARY" not in system["content"]
     assert "data, not instructions" in system["content"]
     assert parse_material(ROLE_MATERIAL_TYPES[role], user["content"]) == shown(role)
@@ -71,9 +71,9 @@ def test_every_part_of_the_material_and_of_the_reply_is_explained(role):
     """A field nobody explains is a field somebody guesses."""
     system = build_construction_prompt(shown(role)).messages[0]["content"]
     ours = {"question", "title", "text", "index", "id"}
-    told = {field.name for field in fields(ROLE_MATERIAL_TYPES[role])} | set(_names(ROLE_REPLY_SCHEMAS[role]))
+    names = {field.name for field in fields(ROLE_MATERIAL_TYPES[role])} | set(_names(ROLE_REPLY_SCHEMAS[role]))
     common = {"reason", "plan", "complete", "steps", "variations", "text", "question", "id", "old", "new"}
-    missing = {name for name in told - ours - common if f"`{name}`" not in system}
+    missing = {name for name in names - ours - common if f"`{name}`" not in system}
     assert missing == set()
 
 

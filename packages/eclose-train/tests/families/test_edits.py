@@ -114,9 +114,9 @@ def test_answers_of_real_slices_replaced_by_other_answers(shared_data):
         instances = [
             record for record in unwrap_records(scan_instances(path)) if record.reference_answer not in {"yes", "no"}
         ]
-        for one, other in pairwise(instances):
-            for passage in (passage for passage in one.evidence if passage.id in one.support_ids):
-                change = TextReplacement(one.reference_answer, other.reference_answer)
+        for instance, other in pairwise(instances):
+            for passage in (passage for passage in instance.evidence if passage.id in instance.support_ids):
+                change = TextReplacement(instance.reference_answer, other.reference_answer)
                 result = edit_passage(passage, [change])
                 if isinstance(result, RefusedEdit):
                     refused += 1
@@ -252,9 +252,9 @@ def test_an_edit_changes_its_places_and_nothing_else(text, replacements, keep):
         assert result.failures
         return
     assert_nothing_else_changed(text, result.text, result.changes)
-    wanted = {(replacement.old, replacement.new) for replacement in replacements}
-    done = {(text[c.before.start : c.before.end], result.text[c.after.start : c.after.end]) for c in result.changes}
-    assert done == wanted
+    expected = {(replacement.old, replacement.new) for replacement in replacements}
+    actual = {(text[c.before.start : c.before.end], result.text[c.after.start : c.after.end]) for c in result.changes}
+    assert actual == expected
     assert all(part in result.text for part in keep)
 
 

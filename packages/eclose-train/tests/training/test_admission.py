@@ -27,7 +27,7 @@ def renderer(limit=8_192):
 
 def lengths(family):
     """Tokens of the longest path under each edit, and of the one that SFT reads."""
-    every = [(asked, given) for asked in ViewKind for given in ViewKind]
+    every = [(question_view, evidence_view) for question_view in ViewKind for evidence_view in ViewKind]
     packs = [FamilyScores(family, edit, renderer()) for edit in family.evidence_edits]
     longest = [max(len(score.path.ids) for score in pack.responses(every) + pack.comparisons()) for pack in packs]
     return longest, len(packs[0].anchors([ViewKind.GOLD])[0].path.ids)
@@ -122,7 +122,8 @@ def test_the_decision_is_read_again_and_not_made_again(tmp_path):
     assert again.tally.counts() == first.tally.counts()
     assert again.tally.counts().conserved
     reasons = [
-        [(row.where, row.rejected, row.error_kind, str(row.error)) for row in one.left_out] for one in (first, again)
+        [(row.where, row.rejected, row.error_kind, str(row.error)) for row in decision.left_out]
+        for decision in (first, again)
     ]
     assert reasons[0] == reasons[1]
 

@@ -176,7 +176,7 @@ def test_support_is_minimal_by_trying_every_smaller_set(kind, items):
         for size in range(len(way.support)):
             for some in combinations(sorted(way.support), size):
                 less = EvidenceFacts(passages[i] for i in some).find_answers(item.target)
-                assert all(one.value != way.value for one in less)
+                assert all(solution.value != way.value for solution in less)
                 tried += 1
     assert tried
 

@@ -137,7 +137,11 @@ def test_no_harmless_text_moves_anybody(cases):
 def test_the_world_gives_no_orders_itself():
     for profile in ("2wiki", "musique", "hotpot"):
         for item in islice(make_world_items(profile, 3), 60):
-            texts = [item.instance.question, *item.response.trace.texts, *(one.text for one in item.instance.evidence)]
+            texts = [
+                item.instance.question,
+                *item.response.trace.texts,
+                *(passage.text for passage in item.instance.evidence),
+            ]
             assert [text for text in texts if find_commanded_verdict(text) is not None] == []
 
 

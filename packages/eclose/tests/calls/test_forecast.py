@@ -98,7 +98,7 @@ def test_a_reply_without_steps_is_as_long_as_its_form_and_its_texts(question):
 
 
 def test_every_step_more_is_an_entry_more():
-    (soundness,) = (one for one in asked(count=1) if one.schema.name == JudgeQuestion.SOUNDNESS)
+    (soundness,) = (request for request in asked(count=1) if request.schema.name == JudgeQuestion.SOUNDNESS)
     bare = replace(WORLD_MODEL_HABITS, supported=0.0)
     material = json.loads(soundness.messages[-1]["content"])
 

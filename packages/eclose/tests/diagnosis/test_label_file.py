@@ -175,7 +175,7 @@ def test_diagnose_and_gate_read_labels_with_the_same_files(tmp_path):
     assert results.notices == expected.notices
     assert results.cases == expected.cases
     formats = [ReportFormat.HTML, ReportFormat.JSON, ReportFormat.JUNIT]
-    files = [made.report(tmp_path / name, formats) for name, made in (("labels", results), ("run", expected))]
+    files = [result.report(tmp_path / name, formats) for name, result in (("labels", results), ("run", expected))]
     assert [path.read_bytes() for path in files[0].values()] == [path.read_bytes() for path in files[1].values()]
     limits = {"min_trr": 0.2, "against": run, "max_trr_drop": 0.1}
     assert eclose.gate(out, **limits).report == eclose.gate(run, **limits).report

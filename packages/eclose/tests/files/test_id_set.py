@@ -14,12 +14,12 @@ notes = st.lists(
 
 @given(notes)
 def test_agrees_with_a_dictionary(pairs):
-    seen, known = SeenIds(), {}
-    for place, (id_, content) in enumerate(pairs, start=1):
-        expected = None if id_ not in known else (known[id_][0], known[id_][1] == content)
-        known.setdefault(id_, (place, content))
-        assert seen.add(id_, content, place) == expected
-    assert len(seen) == len(known)
+    id_set, entries = SeenIds(), {}
+    for position, (id_, content) in enumerate(pairs, start=1):
+        expected = None if id_ not in entries else (entries[id_][0], entries[id_][1] == content)
+        entries.setdefault(id_, (position, content))
+        assert id_set.add(id_, content, position) == expected
+    assert len(id_set) == len(entries)
 
 
 def test_remembers_through_growth():

@@ -53,10 +53,10 @@ def test_each_label_follows_its_own_majority_and_takes_the_words_that_go_with_it
 )
 def test_who_does_not_say_anything_does_not_vote_and_a_tie_is_left_open(labels, settled, reason):
     refused = {Criterion.CORRECTNESS: "refusal"}
-    found = take_majority_labels([said(correct=label, unjudged=refused if label is None else {}) for label in labels])
-    assert found.correct is settled
-    assert found.unjudged.get(Criterion.CORRECTNESS) == reason
-    assert found.votes["Acc"] == labels
+    result = take_majority_labels([said(correct=label, unjudged=refused if label is None else {}) for label in labels])
+    assert result.correct is settled
+    assert result.unjudged.get(Criterion.CORRECTNESS) == reason
+    assert result.votes["Acc"] == labels
 
 
 @pytest.mark.parametrize(

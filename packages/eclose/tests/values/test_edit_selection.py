@@ -49,10 +49,10 @@ def test_the_place_in_the_file_does_not_matter():
 
 
 def test_a_draw_follows_from_seed_epoch_and_family_alone():
-    one = family(*EDITS)
+    record = family(*EDITS)
     # Pinned: other values here would change every published run.
-    assert [EDITS.index(draw_edit(one, 42, epoch)) for epoch in range(8)] == [1, 1, 2, 1, 3, 0, 3, 1]
-    assert draw_edit(replace(one, source=replace(one.source, id="other")), 42, 3) == draw_edit(one, 42, 3)
+    assert [EDITS.index(draw_edit(record, 42, epoch)) for epoch in range(8)] == [1, 1, 2, 1, 3, 0, 3, 1]
+    assert draw_edit(replace(record, source=replace(record.source, id="other")), 42, 3) == draw_edit(record, 42, 3)
 
 
 @pytest.mark.slow
@@ -85,8 +85,8 @@ def test_epochs_are_independent_of_each_other():
 
 
 def test_a_single_edit_is_always_taken():
-    one = family(EDITS[0])
-    assert select_fixed_edit(one) is draw_edit(one, 1, 1) is EDITS[0]
+    record = family(EDITS[0])
+    assert select_fixed_edit(record) is draw_edit(record, 1, 1) is EDITS[0]
 
 
 @pytest.mark.slow

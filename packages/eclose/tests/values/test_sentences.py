@@ -91,10 +91,10 @@ pieces = st.sampled_from(
 def test_nothing_is_lost_or_made_up_and_every_sentence_is_a_piece(text):
     sentences = split_sentences(text)
     assert "".join("".join(sentences).split()) == "".join(text.split())
-    place = 0
+    offset = 0
     for sentence in sentences:
         assert sentence == sentence.strip() != ""
-        place = text.index(sentence, place) + len(sentence)
+        offset = text.index(sentence, offset) + len(sentence)
 
 
 @pytest.mark.slow

@@ -66,8 +66,8 @@ def read_cells(table):
 
 @pytest.mark.slow
 def test_the_table_has_the_printed_cells_each_with_an_interval():
-    shown = read_cells(tables_of(EvaluatorLabels(name="high", cases=paper_cases()))["evaluator"])
-    shown |= {
+    table = read_cells(tables_of(EvaluatorLabels(name="high", cases=paper_cases()))["evaluator"])
+    table |= {
         key: cell
         for key, cell in read_cells(
             tables_of(EvaluatorLabels(name="high", cases=paper_cases(sufficiency=True)))["evaluator"]
@@ -77,7 +77,7 @@ def test_the_table_has_the_printed_cells_each_with_an_interval():
     listed = [cell for cell in cells().values() if cell.table == "evaluator_validation" and cell.column in HEADS]
     assert len(listed) == 36
     for cell in listed:
-        text, details = shown[cell.row, HEADS[cell.column]][:2]
+        text, details = table[cell.row, HEADS[cell.column]][:2]
         assert text.replace("−", "-") == cell.printed, cell
         assert bool(details) == (cell.column != "n0")
 

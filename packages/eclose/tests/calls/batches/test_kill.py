@@ -63,30 +63,30 @@ def arm(moment: str) -> None:
         return
     when, step, number = moment.split()
     owner, name = STEPS[step]
-    done = getattr(owner, name)
+    original = getattr(owner, name)
     steps = itertools.count(1)
 
     def die_at(time: str, this: int) -> None:
         if (time, this) == (when, int(number)):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    @functools.wraps(done)
+    @functools.wraps(original)
     def at_once(*given: Any) -> Any:
         this = next(steps)
         die_at("before", this)
-        result = done(*given)
+        result = original(*given)
         die_at("after", this)
         return result
 
-    @functools.wraps(done)
+    @functools.wraps(original)
     async def by_and_by(*given: Any) -> Any:
         this = next(steps)
         die_at("before", this)
-        result = await done(*given)
+        result = await original(*given)
         die_at("after", this)
         return result
 
-    setattr(owner, name, by_and_by if asyncio.iscoroutinefunction(done) else at_once)
+    setattr(owner, name, by_and_by if asyncio.iscoroutinefunction(original) else at_once)
 
 
 async def child(base_url: str, folder: Path, each: int) -> None:
