@@ -51,8 +51,8 @@ class _NoTorch:
     def find_spec(
         cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        found = PathFinder.find_spec(name, path, target) if name == "torch" else None
-        return ModuleSpec(name, cls(), origin=found.origin) if found is not None else None
+        spec = PathFinder.find_spec(name, path, target) if name == "torch" else None
+        return ModuleSpec(name, cls(), origin=spec.origin) if spec is not None else None
 
     @staticmethod
     def create_module(_spec: ModuleSpec) -> None:

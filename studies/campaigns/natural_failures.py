@@ -191,14 +191,14 @@ class Sampler:
         samples, width = self._settings.samples, max(map(len, prompts))
         pad = min(self._stops)
         tokens = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts])
-        given = torch.tensor([[False] * (width - len(prompt)) + [True] * len(prompt) for prompt in prompts])
-        positions = (given.cumsum(-1) - 1).clamp(min=0)
+        mask = torch.tensor([[False] * (width - len(prompt)) + [True] * len(prompt) for prompt in prompts])
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
         # Padding sees itself, since a row without any key has no softmax.
         causal = torch.ones(width, width, dtype=torch.bool).tril()
-        seen = (given[:, None] & causal | torch.eye(width, dtype=torch.bool))[:, None]  # (prompt, 1, query, key)
+        attention = (mask[:, None] & causal | torch.eye(width, dtype=torch.bool))[:, None]  # (prompt, 1, query, key)
         cache = DynamicCache(config=self._model.config)
-        logits = self._forward(tokens, seen, positions, cache, last=True).expand(-1, samples, -1)
-        prompt_seen = given[:, None, None].expand(-1, 1, samples, -1)
+        logits = self._forward(tokens, attention, positions, cache, last=True).expand(-1, samples, -1)
+        prompt_seen = mask[:, None, None].expand(-1, 1, samples, -1)
         own = torch.eye(samples, dtype=torch.bool)[None, None]
         rows: list[list[list[int]]] = [[[] for _ in range(samples)] for _ in prompts]
         alive, position = list(range(len(prompts))), positions[:, -1:]
@@ -218,8 +218,8 @@ class Sampler:
                 prompt_seen, position, tokens = prompt_seen[keep], position[keep], tokens[keep]
                 alive = [alive[number] for number in keep]
             position = position + 1
-            seen = torch.cat([prompt_seen, own.repeat(len(alive), 1, 1, step + 1)], dim=-1)
-            logits = self._forward(tokens, seen, position.expand(-1, samples), cache)
+            attention = torch.cat([prompt_seen, own.repeat(len(alive), 1, 1, step + 1)], dim=-1)
+            logits = self._forward(tokens, attention, position.expand(-1, samples), cache)
         return [row for replies in rows for row in replies]
 
     def _forward(self, tokens: Tensor, seen: Tensor, positions: Tensor, cache: Cache, *, last: bool = False) -> Tensor:

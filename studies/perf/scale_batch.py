@@ -153,14 +153,14 @@ def measure(calls: int, folder: Path) -> int:
     lost = len(live_bill.keys() - bill.keys()) + paid[0]
     doubled = sum(count for times, count in paid.items() if times > 1)
     same = (single / "judgments.jsonl").read_bytes() == (batch / "judgments.jsonl").read_bytes()
-    left = asyncio.run(count_open(batch / "ledger.sqlite", batched["work"]))
+    rest = asyncio.run(count_open(batch / "ledger.sqlite", batched["work"]))
     print(
         f"{len(cases):,} responses, {len(bill):,} requests in batches: {kills} processes killed, {lost} lost, "
-        f"{doubled} doubled, {left} left open; judgments {'the same' if same else 'DIFFERENT'}; {batch_seconds:.0f} s "
+        f"{doubled} doubled, {rest} left open; judgments {'the same' if same else 'DIFFERENT'}; {batch_seconds:.0f} s "
         f"and {batched['peak']:.0f} MB in batches, {live_seconds:.0f} s and {live['peak']:.0f} MB as single calls"
     )
     share = batched["cost"] / live["cost"]
-    holds = not lost and not doubled and not left and same and kills > 0 and 0.49 <= share <= 0.51
+    holds = not lost and not doubled and not rest and same and kills > 0 and 0.49 <= share <= 0.51
     return print_result(
         name=f"{len(bill):,} calls in batches, {kills} processes killed between submit and collect",
         value=lost + doubled,

@@ -179,7 +179,7 @@ def main() -> int:
             same = equals_memory(folder / "subset", subset)
             print(f"{subset:,} responses streamed and in memory: {'equal' if same else 'DIFFERENT'}", flush=True)
         possible = {"labels": True, "object_storage": options.url, "json_lines": True}
-        chosen = options.forms or [form for form, given in possible.items() if given]
+        chosen = options.forms or [form for form, available in possible.items() if available]
         forms = measure_forms(folder, options.responses, chosen, options.url)
     memory = max(figures["memory_mb"] for figures in forms.values())
     cpu = max(max(figures["diagnose_cpu_s"], figures["gate_cpu_s"]) for figures in forms.values())

@@ -74,8 +74,8 @@ def read(path: Path) -> None:
 def measure(folder: Path, count: int) -> tuple[int, float]:
     path = folder / "spans.jsonl"
     write_spans(path, count)
-    done = subprocess.run([sys.executable, __file__, "--read", path], capture_output=True, text=True, check=True)
-    result = json.loads(done.stdout)
+    process = subprocess.run([sys.executable, __file__, "--read", path], capture_output=True, text=True, check=True)
+    result = json.loads(process.stdout)
     if result["cases"] != count // SPANS_PER_TRACE:
         raise SystemExit(f"{result['cases']} cases of {count // SPANS_PER_TRACE} traces")
     return result["peak"], result["seconds"]

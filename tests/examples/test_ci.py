@@ -30,8 +30,8 @@ def parsed(words):
     command, name = typer.main.get_command(app), "eclose"
     context = command.make_context(name, list(words))
     while hasattr(command, "resolve_command"):
-        left = [*getattr(context, "_protected_args", ()), *context.args]
-        name, command, words = command.resolve_command(context, left)
+        arguments = [*getattr(context, "_protected_args", ()), *context.args]
+        name, command, words = command.resolve_command(context, arguments)
         context = command.make_context(name, list(words), parent=context)
     return name, context.params
 
@@ -70,9 +70,9 @@ def test_our_own_workflows_pin_actions_too(path):
 @pytest.mark.slow
 def test_every_command_is_one_of_ours(monkeypatch):
     monkeypatch.setenv("ECLOSE_JUDGE", "openai/gpt-x")
-    found = [parsed(shlex.split(command)[1:]) for command in COMMANDS]
-    assert [name for name, _ in found] == ["run", "diagnose", "gate"]
-    judge, gate = found[0][1], found[2][1]
+    invocations = [parsed(shlex.split(command)[1:]) for command in COMMANDS]
+    assert [name for name, _ in invocations] == ["run", "diagnose", "gate"]
+    judge, gate = invocations[0][1], invocations[2][1]
     assert judge["judge_model"] == "openai/gpt-x"
     # What one writes the next one reads.
     runs = {Path(str(where)) for where in (judge["out"], gate["run"])}

@@ -35,28 +35,28 @@ def one_file(monkeypatch, tmp_path):
 
 def play(monkeypatch, *runs):
     """Let the runs of pytest have these results, one after the other; return the package that each of them saw."""
-    seen, results = [], iter(runs)
+    packages, results = [], iter(runs)
 
     def run_test(test, lane, folder, seconds):
-        seen.append((lane, (folder / ROW.file.partition("/src/")[2]).read_text("utf-8")))
+        packages.append((lane, (folder / ROW.file.partition("/src/")[2]).read_text("utf-8")))
         return next(results)
 
     monkeypatch.setattr(breakings, "run_test", run_test)
-    return seen
+    return packages
 
 
 def test_row_is_caught_when_its_test_passes_before_and_fails_after_the_change(monkeypatch):
-    seen = play(monkeypatch, PASSED, FAILED)
+    packages = play(monkeypatch, PASSED, FAILED)
     assert try_row(ROW, 1).reason is None
     source = (ROOT / "packages" / ROW.file).read_text("utf-8")
-    assert seen == [("fast", source), ("fast", source.replace(ROW.now, ROW.broken))]
+    assert packages == [("fast", source), ("fast", source.replace(ROW.now, ROW.broken))]
 
 
 def test_row_outside_the_fast_lane_is_run_in_all_lanes(monkeypatch):
-    seen = play(monkeypatch, replace(MISSING, code=5), PASSED, FAILED)
+    packages = play(monkeypatch, replace(MISSING, code=5), PASSED, FAILED)
     outcome = try_row(ROW, 1)
     assert (outcome.reason, outcome.lane) == (None, "full")
-    assert [lane for lane, _ in seen] == ["fast", "full", "full"]
+    assert [lane for lane, _ in packages] == ["fast", "full", "full"]
 
 
 @pytest.mark.parametrize(

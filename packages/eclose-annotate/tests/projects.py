@@ -24,8 +24,8 @@ NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 def material(questions=4):
     """Instances and responses: two systems answer each question."""
-    made = list(make_demo_cases(questions))
-    return [pair[0].instance for pair in made], [one.response for one in chain.from_iterable(made)]
+    cases = list(make_demo_cases(questions))
+    return [pair[0].instance for pair in cases], [case.response for case in chain.from_iterable(cases)]
 
 
 def make_project(
@@ -66,9 +66,9 @@ def join(connection, name, role, pool=None) -> Person:
 
 def who(project, name) -> Person:
     with project.reading() as connection:
-        found = people.find_person(connection, name)
-    assert found is not None
-    return found
+        person = people.find_person(connection, name)
+    assert person is not None
+    return person
 
 
 def next_sheet(project, person) -> submissions.TaskPageContent | None:
@@ -89,14 +89,14 @@ YES = {
 
 def filled(sheet, **other):
     """Yes to all that is asked, but for some fields of every entry."""
-    asked = {field.name for field in sheet.form.fields}
-    entry = {name: value for name, value in {**YES[sheet.form.name], **other}.items() if name in asked}
+    names = {field.name for field in sheet.form.fields}
+    entry = {name: value for name, value in {**YES[sheet.form.name], **other}.items() if name in names}
     return tuple(dict(entry) for _ in range(sheet.steps or 1))
 
 
 def submit(project, person, sheet, entries=None) -> submissions.PassSubmissionResult:
-    given = filled(sheet) if entries is None else entries
-    return submissions.submit_pass_and_commit(project, person, sheet.task, sheet.form.name, given, sheet.key)
+    form_entries = filled(sheet) if entries is None else entries
+    return submissions.submit_pass_and_commit(project, person, sheet.task, sheet.form.name, form_entries, sheet.key)
 
 
 def choose_key(project, task, name, key) -> str:

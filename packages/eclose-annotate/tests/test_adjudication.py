@@ -42,8 +42,8 @@ def test_one_difference_of_any_kind_is_enough(changes, trigger):
 def test_two_who_agree_on_what_cannot_be_right_are_looked_at_again():
     odd = replace(GOOD, steps=(SOUND,), correct=False)
     assert find_adjudication_triggers([odd, replace(odd, judge="A2")]) == (AdjudicationTrigger.INCONSISTENT,)
-    found = settle_judgment([odd, replace(odd, judge="A2")], replace(odd, judge="A7", closed=False))
-    assert (found.origin, found.changed) == (LabelOrigin.ADJUDICATED, {"C": (True, True)})
+    final = settle_judgment([odd, replace(odd, judge="A2")], replace(odd, judge="A7", closed=False))
+    assert (final.origin, final.changed) == (LabelOrigin.ADJUDICATED, {"C": (True, True)})
 
 
 def test_one_inconsistent_judgment_of_two_is_a_trigger_of_its_own():
@@ -54,8 +54,8 @@ def test_one_inconsistent_judgment_of_two_is_a_trigger_of_its_own():
 
 
 def test_those_who_agree_need_nobody():
-    found = settle_judgment([GOOD, OTHER])
-    assert (found.judgment, found.origin, found.triggers) == (GOOD, LabelOrigin.AGREED, ())
+    final = settle_judgment([GOOD, OTHER])
+    assert (final.judgment, final.origin, final.triggers) == (GOOD, LabelOrigin.AGREED, ())
 
 
 def test_nothing_holds_before_all_have_looked():
@@ -68,9 +68,9 @@ def test_nothing_holds_before_all_have_looked():
 
 def test_what_was_adjudicated_holds_whole_and_says_what_the_others_said():
     second, third = replace(OTHER, closed=False, complete=False), replace(GOOD, judge="A7", complete=False)
-    found = settle_judgment([GOOD, second], third)
-    assert (found.judgment, found.triggers) == (third, (AdjudicationTrigger.CLOSURE, AdjudicationTrigger.COMPLETENESS))
-    assert found.changed == {"C": (True, False), "K": (True, False)}
+    final = settle_judgment([GOOD, second], third)
+    assert (final.judgment, final.triggers) == (third, (AdjudicationTrigger.CLOSURE, AdjudicationTrigger.COMPLETENESS))
+    assert final.changed == {"C": (True, False), "K": (True, False)}
 
 
 def test_judgments_of_different_traces_are_no_pair():

@@ -20,54 +20,63 @@ from tests.results.records import L1, annotation, grouped, grouped_questions, sc
 
 
 def test_two_who_agree_settle_a_response():
-    (one,) = grouped(annotation("r", "A2"), annotation("r", "A1"))
-    assert [each.annotator for each in one.annotations] == ["A1", "A2"]
-    assert (one.final.origin, one.open_reason, one.triggers, one.complete) == (LabelOrigin.AGREED, None, (), True)
+    (response,) = grouped(annotation("r", "A2"), annotation("r", "A1"))
+    assert [each.annotator for each in response.annotations] == ["A1", "A2"]
+    assert (response.final.origin, response.open_reason, response.triggers, response.complete) == (
+        LabelOrigin.AGREED,
+        None,
+        (),
+        True,
+    )
 
 
 def test_a_difference_waits_for_an_adjudicator():
     rows = [annotation("r", "A1"), annotation("r", "A2", labels="1011")]
-    (one,) = grouped(*rows)
-    assert (one.final, one.open_reason, one.triggers) == (None, AWAITING_ADJUDICATION, (AdjudicationTrigger.CLOSURE,))
-    (one,) = grouped(*rows, annotation("r", "A7", adjudicates=True))
-    assert (one.final.origin, one.open_reason) == (LabelOrigin.ADJUDICATED, None)
-    assert one.final.changed == {"C": (True, False)}
-    assert [row.annotator for row in one.records] == ["A1", "A2", "A7"]
+    (response,) = grouped(*rows)
+    assert (response.final, response.open_reason, response.triggers) == (
+        None,
+        AWAITING_ADJUDICATION,
+        (AdjudicationTrigger.CLOSURE,),
+    )
+    (response,) = grouped(*rows, annotation("r", "A7", adjudicates=True))
+    assert (response.final.origin, response.open_reason) == (LabelOrigin.ADJUDICATED, None)
+    assert response.final.changed == {"C": (True, False)}
+    assert [row.annotator for row in response.records] == ["A1", "A2", "A7"]
 
 
 def test_what_is_unfinished_says_how_far_it_is():
     nobody = Annotation("r", "q", AnnotationTaskKind.RESPONSE, 2)
-    (one,) = grouped(nobody)
-    assert (one.open_reason, one.judgments, list(one.records)) == (NOT_FINISHED, (), [nobody])
-    (one,) = grouped(annotation("r", "A1", asked=3), annotation("r", "A2", asked=3, labels="0111"))
-    assert (one.open_reason, one.triggers) == ("2 of 3 have finished", ())
+    (response,) = grouped(nobody)
+    assert (response.open_reason, response.judgments, list(response.records)) == (NOT_FINISHED, (), [nobody])
+    (response,) = grouped(annotation("r", "A1", asked=3), annotation("r", "A2", asked=3, labels="0111"))
+    assert (response.open_reason, response.triggers) == ("2 of 3 have finished", ())
 
 
 def test_one_person_alone_is_settled_and_goes_to_nobody():
-    (one,) = grouped(annotation("r", "A1", asked=1, labels="1110"))
-    assert (one.final.origin, one.triggers) == (LabelOrigin.SINGLE, ())
+    (response,) = grouped(annotation("r", "A1", asked=1, labels="1110"))
+    assert (response.final.origin, response.triggers) == (LabelOrigin.SINGLE, ())
 
 
 def test_more_than_were_asked_must_agree_all_the_same():
-    (one,) = grouped(annotation("r", "A1", asked=1), annotation("r", "A2", asked=1, labels="0111"))
-    assert one.open_reason == AWAITING_ADJUDICATION
+    (response,) = grouped(annotation("r", "A1", asked=1), annotation("r", "A2", asked=1, labels="0111"))
+    assert response.open_reason == AWAITING_ADJUDICATION
 
 
 def test_a_difference_that_was_undone_when_the_case_was_taken_leaves_it_to_the_adjudicator():
     rows = [annotation("r", name, queued=True) for name in ("A1", "A2")]
-    (one,) = grouped(*rows)
-    assert (one.final, one.triggers) == (None, (AdjudicationTrigger.AMENDMENT,))
-    (one,) = grouped(*rows, annotation("r", "A7", [L1], adjudicates=True, queued=True))
-    assert (one.final.origin, one.final.judgment.steps) == (LabelOrigin.ADJUDICATED, (L1,))
-    assert one.final.changed == {"L": (True, True)}
+    (response,) = grouped(*rows)
+    assert (response.final, response.triggers) == (None, (AdjudicationTrigger.AMENDMENT,))
+    (response,) = grouped(*rows, annotation("r", "A7", [L1], adjudicates=True, queued=True))
+    assert (response.final.origin, response.final.judgment.steps) == (LabelOrigin.ADJUDICATED, (L1,))
+    assert response.final.changed == {"L": (True, True)}
 
 
 def test_the_flag_of_a_single_annotator_waits_where_it_was_sent_to_an_adjudicator():
     flagged = annotation("r", "A1", asked=1, labels="1110", queued=True)
-    (one,) = grouped(flagged)
-    assert (one.open_reason, one.triggers) == (AWAITING_ADJUDICATION, (AdjudicationTrigger.INCONSISTENT,))
-    (one,) = grouped(flagged, annotation("r", "A7", adjudicates=True, asked=1, labels="1010", queued=True))
-    assert (one.final.origin, one.final.changed) == (LabelOrigin.ADJUDICATED, {"C": (True,)})
+    (response,) = grouped(flagged)
+    assert (response.open_reason, response.triggers) == (AWAITING_ADJUDICATION, (AdjudicationTrigger.INCONSISTENT,))
+    (response,) = grouped(flagged, annotation("r", "A7", adjudicates=True, asked=1, labels="1010", queued=True))
+    assert (response.final.origin, response.final.changed) == (LabelOrigin.ADJUDICATED, {"C": (True,)})
 
 
 @pytest.mark.parametrize(
@@ -81,9 +90,12 @@ def test_the_flag_of_a_single_annotator_waits_where_it_was_sent_to_an_adjudicato
 )
 def test_screening_decides_on_the_responses_where_it_is_required(screenings, reason):
     rows = [annotation("r", "A1", question="q"), annotation("r", "A2", question="q")]
-    found = group_annotations(rows, [replace(row, decides=True) for row in screenings])
-    assert (found.responses[0].open_reason, found.responses[0].final is None) == (reason, reason is not None)
-    assert found.eligible_responses == (() if reason == "ineligible (N4)" else found.responses)
+    annotations = group_annotations(rows, [replace(row, decides=True) for row in screenings])
+    assert (annotations.responses[0].open_reason, annotations.responses[0].final is None) == (
+        reason,
+        reason is not None,
+    )
+    assert annotations.eligible_responses == (() if reason == "ineligible (N4)" else annotations.responses)
     # Advisory screening excludes nothing.
     assert group_annotations(rows, screenings).responses[0].final is not None
 
@@ -101,18 +113,18 @@ def test_screening_decides_on_the_responses_where_it_is_required(screenings, rea
     ],
 )
 def test_questions_are_settled_the_same_way(rows, open_, eligible):
-    (one,) = grouped_questions(rows)
-    assert one.open_reason == open_
-    assert (one.final and one.final.eligible) == eligible
-    assert list(one.records) == rows
+    (question,) = grouped_questions(rows)
+    assert question.open_reason == open_
+    assert (question.final and question.final.eligible) == eligible
+    assert list(question.records) == rows
 
 
 def test_reasons_of_screening_are_compared_where_both_say_no():
-    (one,) = grouped_questions([screening("q", "S1", "N3"), screening("q", "S2", "N1")])
-    assert one.triggers == (AdjudicationTrigger.REASON,)
+    (question,) = grouped_questions([screening("q", "S1", "N3"), screening("q", "S2", "N1")])
+    assert question.triggers == (AdjudicationTrigger.REASON,)
 
 
 def test_an_adjudicated_question_has_all_its_lines():
     rows = [screening("q", "S1"), screening("q", "S2", "N1"), screening("q", "S3", adjudicates=True)]
-    (one,) = grouped_questions(rows[::-1])
-    assert list(one.records) == rows
+    (question,) = grouped_questions(rows[::-1])
+    assert list(question.records) == rows

@@ -18,9 +18,9 @@ from tests.projects import filled, next_sheet, submit, who
 
 
 def run(*words):
-    done = CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
+    result = CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 @pytest.fixture
@@ -31,21 +31,21 @@ def audit(tmp_path):
 
 
 def look(project, name, **other):
-    person, seen = who(project, name), []
+    person, questions = who(project, name), []
     while (sheet := next_sheet(project, person)) is not None:
         assert (sheet.kind, sheet.form.name, type(sheet.material)) == (AnnotationTaskKind.FAMILY, "F", AuditorMaterial)
-        seen.append(sheet.material.question)
+        questions.append(sheet.material.question)
         assert submit(project, person, sheet, filled(sheet, **other)).receipt
-    return seen
+    return questions
 
 
 @pytest.mark.slow
 def test_an_audit_from_the_sample_to_the_report(tmp_path, audit):
-    told = run(
+    output = run(
         "annotate", "init", tmp_path / "study", "--audit", audit, "--annotators", "ann,bob", "--adjudicators", "eve"
     )
-    assert "4 families" in told
-    assert "family: 8 tasks, 4 for each of 2" in told
+    assert "4 families" in output
+    assert "family: 8 tasks, 4 for each of 2" in output
     project = open_annotation_project(tmp_path / "study")
     first, second = look(project, "ann"), look(project, "bob", **{"gold.closed": "no"})
     third = look(project, "eve")

@@ -69,11 +69,11 @@ def test_project_is_not_opened_when_its_database_lost_its_end(project):
 
 
 def test_project_is_not_opened_when_its_end_was_replaced(project):
-    known = project.head.read()
+    head = project.head.read()
     cut_off(project, 1)
     with project.writing() as connection:
         other = audit_log.append_audit_event(connection, "mallory", "something else")
-    assert (other.seq, other.id != known.id) == (known.seq, True)
+    assert (other.seq, other.id != head.id) == (head.seq, True)
     with pytest.raises(UserError, match=r"lacks event \d+, which audit-head.txt records"):
         open_annotation_project(project.folder)
 

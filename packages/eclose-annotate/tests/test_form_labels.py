@@ -24,25 +24,25 @@ FILLED = {
 
 
 def test_four_passes_become_one_judgment():
-    found = judgment_from_form("r", "A1", AnnotationTaskKind.RESPONSE, FILLED)
-    assert [(step.substantive, step.sound, step.failure) for step in found.steps] == [
+    judgment = judgment_from_form("r", "A1", AnnotationTaskKind.RESPONSE, FILLED)
+    assert [(step.substantive, step.sound, step.failure) for step in judgment.steps] == [
         (True, True, None), (True, False, LocalFailure.CONSTRAINT_OR_COMPUTATION), (False, None, None),
     ]  # fmt: skip
-    verdict = found.verdict
+    verdict = judgment.verdict
     assert (verdict.locally_sound, verdict.aligned, verdict.closed) == (False, True, False)
-    assert (verdict.complete, verdict.correct, found.unjudged) == (True, False, {})
+    assert (verdict.complete, verdict.correct, judgment.unjudged) == (True, False, {})
 
 
 def test_a_trace_of_one_step_is_no_different():
-    one = FILLED | {"A": FILLED["A"][:1]}
-    found = judgment_from_form("r", "A1", AnnotationTaskKind.RESPONSE, one)
-    assert (len(found.steps), found.locally_sound, found.aligned) == (1, True, True)
+    answers = FILLED | {"A": FILLED["A"][:1]}
+    judgment = judgment_from_form("r", "A1", AnnotationTaskKind.RESPONSE, answers)
+    assert (len(judgment.steps), judgment.locally_sound, judgment.aligned) == (1, True, True)
 
 
 def test_what_was_not_asked_has_no_label_and_a_reason():
     unanswered = {"A": FILLED["A"], "B": FILLED["B"], "D": [{"complete": "no"}]}
-    found = judgment_from_form("r", "A1", AnnotationTaskKind.RESPONSE, unanswered)
-    assert found.unjudged == {Criterion.CLOSURE: NO_ANSWER_REASON, Criterion.CORRECTNESS: NO_ANSWER_REASON}
+    judgment = judgment_from_form("r", "A1", AnnotationTaskKind.RESPONSE, unanswered)
+    assert judgment.unjudged == {Criterion.CLOSURE: NO_ANSWER_REASON, Criterion.CORRECTNESS: NO_ANSWER_REASON}
     bare = {name: FILLED[name] for name in "BC"}
     assert judgment_from_form("r", "A1", AnnotationTaskKind.RESPONSE, bare).unjudged == {
         Criterion.LOCAL_SOUNDNESS: NO_TRACE_REASON,
@@ -53,11 +53,11 @@ def test_what_was_not_asked_has_no_label_and_a_reason():
 
 def test_the_short_form_decides_the_trace_as_a_whole():
     filled = {"B": [{"locally_sound": "no", "aligned": "yes"}], "C": FILLED["C"], "D": FILLED["D"]}
-    found = judgment_from_form("r", "me", AnnotationTaskKind.SHORT, filled)
-    assert (found.locally_sound, found.aligned, found.closed) == (False, True, False)
+    judgment = judgment_from_form("r", "me", AnnotationTaskKind.SHORT, filled)
+    assert (judgment.locally_sound, judgment.aligned, judgment.closed) == (False, True, False)
 
 
 def test_a_screening_has_its_code():
-    found = screening_from_form("q", "S1", {"eligible": "no", "code": "N2"})
-    assert (found.eligible, found.code) == (False, Ineligibility.MISSING_LINK)
+    screening = screening_from_form("q", "S1", {"eligible": "no", "code": "N2"})
+    assert (screening.eligible, screening.code) == (False, Ineligibility.MISSING_LINK)
     assert screening_from_form("q", "S1", {"eligible": "yes"}).code is None

@@ -78,8 +78,8 @@ def test_a_pass_opens_when_the_one_before_it_is_submitted():
 
 def names(**settings):
     return [
-        (one.name, [field.name for field in one.fields])
-        for one in applicable_annotation_passes(AnnotationTaskKind.RESPONSE, **settings)
+        (form.name, [field.name for field in form.fields])
+        for form in applicable_annotation_passes(AnnotationTaskKind.RESPONSE, **settings)
     ]
 
 
@@ -93,4 +93,4 @@ def test_what_cannot_be_asked_is_not():
 def test_reasons_stand_in_the_order_of_precedence_and_guidelines_exist():
     assert S.fields[1].choices == INELIGIBILITY_PRECEDENCE
     for passes in PASSES_BY_TASK_KIND.values():
-        assert all(load_prompt_text(one.guideline).text for one in passes)
+        assert all(load_prompt_text(form.guideline).text for form in passes)

@@ -46,7 +46,7 @@ def test_those_who_agree_need_nobody(project):
     for name in ("ann", "bob", "cyd", "dan"):
         work_off(project, who(project, name))
     assert disputes(project) == {}
-    assert {one.final.origin for one in labelled(project)} == {LabelOrigin.AGREED}
+    assert {response.final.origin for response in labelled(project)} == {LabelOrigin.AGREED}
     with project.reading() as connection:
         assert queues.read_task_progress(connection, who(project, "eve")).total == 0
 
@@ -55,13 +55,13 @@ def test_those_who_agree_need_nobody(project):
 def test_any_difference_goes_to_adjudication_when_all_have_finished(project):
     for name in ("ann", "bob", "cyd"):
         work_off(project, who(project, name))
-    finished = {one.response_id for one in labelled(project) if len(one.annotations) == 2}
+    finished = {response.response_id for response in labelled(project) if len(response.annotations) == 2}
     assert disputes(project) == {}
     work_off(project, who(project, "dan"), closed="no")
-    found = disputes(project)
-    assert set(map(tuple, found.values())) == {("closure",)}
-    assert len(found) == 8 - len(finished)
-    assert [one.final is None for one in labelled(project)].count(True) == len(found)
+    disagreements = disputes(project)
+    assert set(map(tuple, disagreements.values())) == {("closure",)}
+    assert len(disagreements) == 8 - len(finished)
+    assert [response.final is None for response in labelled(project)].count(True) == len(disagreements)
 
 
 @pytest.mark.slow
@@ -82,10 +82,10 @@ def test_adjudicator_walks_the_same_passes_and_settles(project):
     assert (sheet.form.name, sheet.others) == ("A", ())
     assert next_sheet(project, eve).task == sheet.task
     work_off(project, eve, aligned="no")
-    settled = [one.final for one in labelled(project)]
-    assert [one.origin for one in settled].count(LabelOrigin.ADJUDICATED) == waiting
-    assert all(one.judgment.aligned is False for one in settled if one.origin is LabelOrigin.ADJUDICATED)
-    assert all(one.triggers == ("alignment",) for one in settled if one.origin is LabelOrigin.ADJUDICATED)
+    settled = [response.final for response in labelled(project)]
+    assert [label.origin for label in settled].count(LabelOrigin.ADJUDICATED) == waiting
+    assert all(label.judgment.aligned is False for label in settled if label.origin is LabelOrigin.ADJUDICATED)
+    assert all(label.triggers == ("alignment",) for label in settled if label.origin is LabelOrigin.ADJUDICATED)
     with project.reading() as connection:
         (row,) = [row for row in dashboard.read_dashboard_queues(connection) if row.kind == "response"]
     assert row == ("response", 8, 8, 0, waiting, 8)
@@ -96,9 +96,9 @@ def test_questions_not_met_before_come_first_and_a_second_meeting_is_noted(proje
     for name in ("ann", "bob", "cyd", "dan"):
         work_off(project, who(project, name), correct="yes" if name in ("ann", "bob") else "no")
     work_off(project, who(project, "eve"))
-    seen = [one.adjudication.reference_seen_before for one in labelled(project) if one.adjudication]
-    questions = [one.question_id for one in labelled(project) if one.adjudication]
-    assert seen.count(True) == len(questions) - len(set(questions))
+    reference_seen_befores = [row.adjudication.reference_seen_before for row in labelled(project) if row.adjudication]
+    questions = [row.question_id for row in labelled(project) if row.adjudication]
+    assert reference_seen_befores.count(True) == len(questions) - len(set(questions))
     with project.reading() as connection:
         order = connection.execute(text("SELECT detail FROM annotate_events WHERE action = 'took' ORDER BY seq"))
         met = [json.loads(detail)["reference_seen_before"] for detail in order.scalars()]
@@ -114,8 +114,8 @@ def test_screening_reason_alone_goes_to_adjudication(project):
     assert {entries[0]["code"] for entries in sheet.others} == {"N1", "N4"}
     work_off(project, sol, eligible="no", code="N1")
     with project.reading() as connection:
-        settled = [one.final for one in read_annotations(connection).questions]
-    assert {one.code for one in settled} == {"N1"}
+        settled = [question.final for question in read_annotations(connection).questions]
+    assert {label.code for label in settled} == {"N1"}
     assert next_sheet(project, who(project, "eve")) is None
 
 
@@ -133,7 +133,7 @@ def test_labels_of_others_are_shown_where_the_project_says_so(tmp_path):
             orders.setdefault(sheet.task, set()).add(tuple("no" in form[0].values() for form in sheet.others))
         submit(project, eve, sheet)
     # "First" is the same person in every pass of a case.
-    assert {len(seen) for seen in orders.values()} == {1}
+    assert {len(order) for order in orders.values()} == {1}
     assert set().union(*orders.values()) <= {(True, False), (False, True)}
     assert len(orders) == 4
     project.close()
@@ -176,12 +176,12 @@ def test_tasks_open_when_their_question_is_settled_as_eligible(gated):
     assert progress(gated, "ann") == ((0, 4), 4)
     work_off(gated, sue)
     assert next_sheet(gated, ann) is None
-    seen = set()
+    eligible_questions = set()
     for number in range(4):
         sheet = next_sheet(gated, sam)
         no = ({"eligible": "no", "code": "N4"},)
         submit(gated, sam, sheet, no if number % 2 else filled(sheet))
-        seen |= set() if number % 2 else {sheet.material.question}
+        eligible_questions |= set() if number % 2 else {sheet.material.question}
     # The disputed questions wait for the screeners' adjudicator.
     assert progress(gated, "ann") == ((0, 4), 2)
     work_off(gated, who(gated, "sol"), eligible="no", code="N4")
@@ -190,7 +190,7 @@ def test_tasks_open_when_their_question_is_settled_as_eligible(gated):
     while (sheet := next_sheet(gated, ann)) is not None:
         questions.add(sheet.material.question)
         submit(gated, ann, sheet)
-    assert questions == seen
+    assert questions == eligible_questions
     assert progress(gated, "ann") == ((2, 2), 0)
 
 
@@ -206,9 +206,9 @@ def test_ineligible_questions_leave_labels_rates_and_queues(gated, tmp_path):
         work_off(gated, who(gated, name), closed="no" if name == "dan" else "yes")
     work_off(gated, who(gated, "eve"))
     with gated.reading() as connection:
-        found = read_annotations(connection)
+        annotations = read_annotations(connection)
         rows = {row.kind: row for row in dashboard.read_dashboard_queues(connection)}
-    report = agreement_to_json(build_agreement_report(found, resamples=100))
+    report = agreement_to_json(build_agreement_report(annotations, resamples=100))
     outcomes, counts = report["screening"]["outcomes"], report["responses"]
     assert outcomes["ineligible"] == outcomes["reasons"]["N4"] == 1
     assert outcomes["eligible"] + outcomes["ineligible"] + outcomes["open"] == outcomes["questions"] == 4
@@ -216,7 +216,7 @@ def test_ineligible_questions_leave_labels_rates_and_queues(gated, tmp_path):
     assert (counts["responses"], counts["compared"], counts["ineligible"]) == (eligible, eligible, 8 - eligible)
     assert (rows["response"].total, rows["response"].settled) == (eligible, eligible)
     export = export_annotations(
-        found, tmp_path / "out", stage="annotate export", settings={}, material=_material(gated)
+        annotations, tmp_path / "out", stage="annotate export", settings={}, material=_material(gated)
     )
     funnel = export.manifest.funnel["responses"]
     assert (funnel.received, funnel.accepted, dict(funnel.rejected)) == (
@@ -241,11 +241,13 @@ def test_undone_screening_closes_the_question_until_the_adjudicator_has_decided(
     assert progress(gated, "ann") == ((0, 4), 0)
     undo_last(gated, "sue", ({"eligible": "no", "code": "N2"},))
     with gated.reading() as connection:
-        waiting = [one.open_reason for one in read_annotations(connection).responses].count(AWAITING_SCREENING)
+        waiting = [response.open_reason for response in read_annotations(connection).responses].count(
+            AWAITING_SCREENING
+        )
     assert waiting == 2
     work_off(gated, who(gated, "sol"))
     with gated.reading() as connection:
-        assert AWAITING_SCREENING not in [one.open_reason for one in read_annotations(connection).responses]
+        assert AWAITING_SCREENING not in [response.open_reason for response in read_annotations(connection).responses]
 
 
 def test_a_begun_task_stays_the_open_one_when_an_earlier_one_opens(gated):
@@ -276,7 +278,7 @@ def test_flag_of_a_single_annotator_goes_to_the_adjudicator(tmp_path):
     for name in ("ann", "bob"):
         work_off(project, who(project, name), correct="no")
     assert set(map(tuple, disputes(project).values())) == {("inconsistent",)}
-    assert {one.open_reason for one in labelled(project)} == {"waits for adjudication"}
+    assert {row.open_reason for row in labelled(project)} == {"waits for adjudication"}
     work_off(project, who(project, "eve"), correct="no", closed="no")
-    assert {(one.final.origin, one.final.judgment.closed) for one in labelled(project)} == {("adjudicated", False)}
+    assert {(row.final.origin, row.final.judgment.closed) for row in labelled(project)} == {("adjudicated", False)}
     project.close()

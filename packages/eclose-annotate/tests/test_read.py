@@ -31,46 +31,52 @@ def gathered(project, **settings):
 
 @pytest.mark.slow
 def test_everything_said_is_there_under_labels_that_name_nobody(project):
-    found = gathered(project)
-    names = {row.annotator for one in found.responses for row in one.records}
+    annotation_set = gathered(project)
+    names = {row.annotator for response in annotation_set.responses for row in response.records}
     assert names == {"A1", "A2", "A3", "A4", "A5"}
-    assert {row.annotator for one in found.questions for row in one.records} == {"S1", "S2", "S3"}
-    assert {one.adjudication.annotator for one in found.responses if one.adjudication} == {"A5"}
-    assert {row.judgment.judge for one in found.responses for row in one.records} == names
+    assert {row.annotator for question in annotation_set.questions for row in question.records} == {"S1", "S2", "S3"}
+    assert {response.adjudication.annotator for response in annotation_set.responses if response.adjudication} == {"A5"}
+    assert {row.judgment.judge for response in annotation_set.responses for row in response.records} == names
 
 
 @pytest.mark.slow
 def test_names_are_there_where_they_are_asked_for(project):
-    names = {row.annotator for one in gathered(project, names=True).responses for row in one.records}
+    names = {row.annotator for response in gathered(project, names=True).responses for row in response.records}
     assert names == {"ann", "bob", "cyd", "dan", "eve"}
 
 
 @pytest.mark.slow
 def test_what_holds_is_what_the_database_says_holds(project):
-    found = gathered(project, names=True)
+    annotation_set = gathered(project, names=True)
     with project.reading() as connection:
         disputed = set(connection.execute(text("SELECT subject FROM annotate_adjudications")).scalars())
         keys = connection.execute(text("SELECT id, key FROM annotate_responses")).all()
         questions = connection.execute(text("SELECT id, key FROM annotate_questions")).all()
-    adjudicated = {one.response_id for one in found.responses if one.final and one.final.origin == "adjudicated"}
+    adjudicated = {
+        response.response_id
+        for response in annotation_set.responses
+        if response.final and response.final.origin == "adjudicated"
+    }
     assert adjudicated == {json.loads(key) for number, key in keys if f"response {number}" in disputed} != set()
-    screened = {one.question_id for one in found.questions if one.triggers}
+    screened = {question.question_id for question in annotation_set.questions if question.triggers}
     assert screened == {json.loads(key) for number, key in questions if f"question {number}" in disputed} != set()
-    assert all(one.final == one.adjudication.screening for one in found.questions if one.triggers)
-    assert {one.open_reason for one in found.responses} == {None, "1 of 2 have finished"}
+    assert all(
+        question.final == question.adjudication.screening for question in annotation_set.questions if question.triggers
+    )
+    assert {response.open_reason for response in annotation_set.responses} == {None, "1 of 2 have finished"}
 
 
 def test_who_comes_later_gets_a_later_number(tmp_path):
     project = make_project(tmp_path / "study", annotators=("zoe", "ann"), share_questions=True)
     work_off(project, who(project, "zoe"))
-    assert {row.annotator for one in gathered(project).responses for row in one.records} == {"A1"}
+    assert {row.annotator for response in gathered(project).responses for row in response.records} == {"A1"}
     project.close()
 
 
 def test_short_forms_are_marked_as_such(tmp_path):
     project = make_project(tmp_path / "study", kind=AnnotationTaskKind.SHORT)
     work_off(project, who(project, "ann"), locally_sound="no")
-    rows = [row for one in gathered(project).responses for row in one.records if row.judgment]
+    rows = [row for response in gathered(project).responses for row in response.records if row.judgment]
     assert {(row.kind, row.judgment.locally_sound) for row in rows} == {(AnnotationTaskKind.SHORT, False)}
     project.close()
 
@@ -78,17 +84,19 @@ def test_short_forms_are_marked_as_such(tmp_path):
 @pytest.mark.slow
 def test_questions_and_responses_come_back(project):
     with project.reading() as connection:
-        found = read_stored_material(connection)
+        stored_material = read_stored_material(connection)
     instances, answers = material()
-    assert list(found.instances) == [one.id for one in instances]
+    assert list(stored_material.instances) == [instance.id for instance in instances]
     for instance in instances:
-        back = found.instances[instance.id]
+        back = stored_material.instances[instance.id]
         assert (back.question, back.reference_answer, back.aliases) == (
             instance.question, instance.reference_answer, instance.aliases,
         )  # fmt: skip
-        assert [(one.title, one.text) for one in back.evidence] == [(one.title, one.text) for one in instance.evidence]
+        assert [(passage.title, passage.text) for passage in back.evidence] == [
+            (passage.title, passage.text) for passage in instance.evidence
+        ]
     for response in answers:
-        back = found.responses[response.id]
+        back = stored_material.responses[response.id]
         assert (back.trace, back.answer, back.source, back.instance_id) == (
             response.trace, response.answer, response.source, response.instance_id,
         )  # fmt: skip
@@ -99,13 +107,15 @@ def test_an_annotator_who_knew_the_reference_is_recorded(tmp_path):
     project = make_project(tmp_path / "study", questions=2, annotators=("ann", "bob"), share_questions=True)
     for name in ("ann", "bob"):
         work_off(project, who(project, name))
-    found = gathered(project)
+    annotation_set = gathered(project)
     by_question = Counter(
-        (row.question_id, row.annotator) for one in found.responses for row in one.annotations
+        (row.question_id, row.annotator) for response in annotation_set.responses for row in response.annotations
         if row.reference_seen_before
     )  # fmt: skip
-    assert by_question == {(one.question_id, name): 1 for one in found.responses for name in ("A1", "A2")}
-    report = build_agreement_report(found, resamples=100)
+    assert by_question == {
+        (response.question_id, name): 1 for response in annotation_set.responses for name in ("A1", "A2")
+    }
+    report = build_agreement_report(annotation_set, resamples=100)
     assert report.responses.knew_reference == 4
     note = "4 annotations are by a person who knew the reference from another response to the question."
     assert note in build_agreement_tables(report)[0].notes

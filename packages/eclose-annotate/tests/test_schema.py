@@ -51,11 +51,11 @@ def refused(project, statement, **given):
 
 def task_of(project, name, place=1):
     with project.reading() as connection:
-        found = text(
+        statement = text(
             "SELECT t.* FROM annotate_tasks t JOIN annotate_people p ON p.id = t.person"
             " WHERE p.name = :name AND t.place = :place"
         )
-        return connection.execute(found, {"name": name, "place": place}).one()
+        return connection.execute(statement, {"name": name, "place": place}).one()
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def task_of(project, name, place=1):
 )
 def test_pass_cannot_be_submitted_out_of_order(project, number, follows, name):
     task = task_of(project, "ann").id
-    given = {"task": task, "number": number, "follows": follows, "pass": name}
-    assert refused(project, SUBMIT, **given)
+    row = {"task": task, "number": number, "follows": follows, "pass": name}
+    assert refused(project, SUBMIT, **row)
     assert not refused(project, SUBMIT, **{"task": task, "number": 2, "follows": 1, "pass": "B"})
 
 
@@ -108,10 +108,10 @@ def test_what_was_submitted_or_logged_is_never_changed(project, table, statement
 
 
 def test_nobody_meets_two_responses_of_one_question(project):
-    one = task_of(project, "ann")
-    given = {"id": "new", "kind": "response", "subject": "response 0", "role": "annotator", "pool": "responses"}
-    assert refused(project, TASK, **given, person=one.person, apart=one.apart)
-    assert not refused(project, TASK, **given, person=one.person, apart=None)
+    task = task_of(project, "ann")
+    row = {"id": "new", "kind": "response", "subject": "response 0", "role": "annotator", "pool": "responses"}
+    assert refused(project, TASK, **row, person=task.person, apart=task.apart)
+    assert not refused(project, TASK, **row, person=task.person, apart=None)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_nobody_meets_two_responses_of_one_question(project):
     ],
 )
 def test_pools_are_apart(project, name, role, pool, kind):
-    given = {"id": "new", "kind": kind, "subject": "response 0", "role": role, "pool": pool, "apart": None}
-    assert refused(project, TASK, **given, person=who(project, name).id)
+    row = {"id": "new", "kind": kind, "subject": "response 0", "role": role, "pool": pool, "apart": None}
+    assert refused(project, TASK, **row, person=who(project, name).id)
 
 
 def test_person_of_tasks_keeps_role_and_pool(project):
@@ -137,9 +137,9 @@ def test_person_of_tasks_keeps_role_and_pool(project):
 
 
 def test_one_adjudicator_for_a_subject(project):
-    given = {"kind": "response", "subject": "response 1", "role": "adjudicator", "pool": "responses", "apart": None}
+    row = {"kind": "response", "subject": "response 1", "role": "adjudicator", "pool": "responses", "apart": None}
     with project.writing() as connection:
         eve, max_ = (join(connection, name, PersonRole.ADJUDICATOR).id for name in ("fay", "max"))
-        connection.execute(text(TASK), {**given, "id": "first", "person": eve})
-    assert refused(project, TASK, **given, id="second", person=max_)
-    assert not refused(project, TASK, **{**given, "subject": "response 2"}, id="second", person=max_)
+        connection.execute(text(TASK), {**row, "id": "first", "person": eve})
+    assert refused(project, TASK, **row, id="second", person=max_)
+    assert not refused(project, TASK, **{**row, "subject": "response 2"}, id="second", person=max_)

@@ -30,12 +30,12 @@ def database(request):
 def tasks(project, *, everyone=False):
     """Return the tasks in force, by name."""
     where = "" if everyone else " WHERE t.withdrawn IS NULL"
-    found = text(
+    statement = text(
         "SELECT p.name, t.* FROM annotate_tasks t JOIN annotate_people p ON p.id = t.person"
         f"{where} ORDER BY p.name, t.place"
     )
     with project.reading() as connection:
-        rows = connection.execute(found).all()
+        rows = connection.execute(statement).all()
     queues_by_name = defaultdict(list)
     for row in rows:
         queues_by_name[row.name].append(row)
@@ -79,16 +79,18 @@ def test_a_released_case_goes_back_to_the_queue(tmp_path, database):
         people.deactivate_person(connection, eve.id)
     work_off(project, eli)
     with project.reading() as connection:
-        assert [one.open_reason for one in read_annotations(connection).responses].count("waits for adjudication") == 1
+        assert [response.open_reason for response in read_annotations(connection).responses].count(
+            "waits for adjudication"
+        ) == 1
     assert reassign_tasks(project, "eve", **WHY).released == 1
     with project.reading() as connection:
         assert submissions.open_task_page(connection, project, eve, sheet.task) is None
     assert work_off(project, eli) == 4
     with project.reading() as connection:
-        found = read_annotations(connection, names=True)
-    assert all(one.final is not None for one in found.responses)
+        annotations = read_annotations(connection, names=True)
+    assert all(response.final is not None for response in annotations.responses)
     # The pass that eve had submitted is kept, and settles nothing.
-    assert [(row.annotator, row.adjudicates, row.pass_name, row.submitted) for row in found.set_aside] == [
+    assert [(row.annotator, row.adjudicates, row.pass_name, row.submitted) for row in annotations.set_aside] == [
         ("eve", True, "A", True)
     ]
     ((actor, detail),) = events(project, "released")
@@ -108,8 +110,8 @@ def test_an_adjudicator_who_gets_a_released_case_again_continues_it(tmp_path):
     # Four passes of each case, but for the one that she had submitted.
     assert work_off(project, eve) == 4 * waiting - 1
     with project.reading() as connection:
-        found = read_annotations(connection)
-    assert (all(one.final is not None for one in found.responses), found.set_aside) == (True, ())
+        annotations = read_annotations(connection)
+    assert (all(response.final is not None for response in annotations.responses), annotations.set_aside) == (True, ())
     project.close()
 
 
@@ -145,7 +147,7 @@ def test_a_leaver_s_tasks_go_to_the_others(tmp_path, database):
     for name in SIX:
         work_off(project, who(project, name))
     with project.reading() as connection:
-        assert all(one.final is not None for one in read_annotations(connection).responses)
+        assert all(response.final is not None for response in read_annotations(connection).responses)
     project.close()
 
 
@@ -243,7 +245,7 @@ def test_a_screener_is_replaced_by_a_new_one(tmp_path):
     for name in ("sam", "sid"):
         work_off(project, who(project, name))
     with project.reading() as connection:
-        assert all(one.final is not None for one in read_annotations(connection).questions)
+        assert all(question.final is not None for question in read_annotations(connection).questions)
     project.close()
 
 
@@ -253,15 +255,17 @@ def test_flags_of_single_annotators_reach_an_adjudicator_who_joins_later(tmp_pat
         work_off(project, who(project, name), correct="no" if name == "ann" else "yes")
     with project.reading() as connection:
         assert len(queues.find_flagged_responses(connection)) == 2
-        assert {one.open_reason for one in read_annotations(connection).responses} == {None}
+        assert {response.open_reason for response in read_annotations(connection).responses} == {None}
     with project.writing() as connection:
         issue_or_renew_invitation(connection, project, "eve", "adjudicator")
     with project.reading() as connection:
         assert queues.find_flagged_responses(connection) == []
-        assert [one.open_reason for one in read_annotations(connection).responses].count("waits for adjudication") == 2
+        assert [response.open_reason for response in read_annotations(connection).responses].count(
+            "waits for adjudication"
+        ) == 2
     work_off(project, who(project, "eve"))
     with project.reading() as connection:
-        assert Counter(one.final.origin for one in read_annotations(connection).responses) == {
+        assert Counter(response.final.origin for response in read_annotations(connection).responses) == {
             "single": 2, "adjudicated": 2,
         }  # fmt: skip
     project.close()

@@ -45,7 +45,7 @@ def test_passes_show_one_thing_more_each_time(project):
 
 def test_earlier_passes_have_no_field_for_what_comes_later(project):
     ann = who(project, "ann")
-    assert {one.name for one in fields(next_sheet(project, ann).material)} == {"question", "evidence", "steps"}
+    assert {field.name for field in fields(next_sheet(project, ann).material)} == {"question", "evidence", "steps"}
 
 
 @pytest.mark.parametrize("shown", [False, True])
@@ -61,7 +61,7 @@ def test_adjudicator_sees_labels_of_others_only_where_the_project_shows_them(tmp
 def test_screener_sees_question_evidence_and_reference(project):
     material = next_sheet(project, who(project, "sue")).material
     assert isinstance(material, EligibilityMaterial)
-    assert {one.name for one in fields(material)} == {"question", "evidence", "reference", "aliases"}
+    assert {field.name for field in fields(material)} == {"question", "evidence", "reference", "aliases"}
 
 
 def test_task_of_another_does_not_exist(project):
@@ -96,7 +96,7 @@ def test_incomplete_form_is_refused_with_all_problems(project):
     sheet = next_sheet(project, ann)
     entries = [{"substantive": "yes"}, *filled(sheet)[1:]]
     outcome = submit(project, ann, sheet, entries)
-    assert (outcome.refusal, [str(one) for one in outcome.problems]) == (
+    assert (outcome.refusal, [str(problem) for problem in outcome.problems]) == (
         SubmissionRefusal.WRONG,
         ["step 1: sound: is not decided."],
     )
@@ -111,12 +111,12 @@ def count_submissions(project):
 def test_same_submission_twice_is_one(project):
     ann = who(project, "ann")
     sheet = next_sheet(project, ann)
-    given = (project, ann, sheet.task, "A", filled(sheet), sheet.key)
-    first, second = submissions.submit_pass_and_commit(*given), submissions.submit_pass_and_commit(*given)
+    arguments = (project, ann, sheet.task, "A", filled(sheet), sheet.key)
+    first, second = submissions.submit_pass_and_commit(*arguments), submissions.submit_pass_and_commit(*arguments)
     assert first.receipt == second.receipt is not None
     assert count_submissions(project) == 1
-    other_key = submissions.submit_pass_and_commit(*given[:-1], "another key")
-    other_form = submissions.submit_pass_and_commit(*given[:4], filled(sheet, sound="no", failure="L1"), sheet.key)
+    other_key = submissions.submit_pass_and_commit(*arguments[:-1], "another key")
+    other_form = submissions.submit_pass_and_commit(*arguments[:4], filled(sheet, sound="no", failure="L1"), sheet.key)
     assert {other_key.refusal, other_form.refusal} == {SubmissionRefusal.CLOSED}
 
 
@@ -196,4 +196,4 @@ def test_short_form_has_three_passes_and_no_steps(tmp_path):
 def test_passes_that_will_be_left_out_are_not_told(project):
     """That a response has no answer is not known before pass C would come."""
     everybody = [who(project, name) for name in ("ann", "bob", "cyd", "dan")]
-    assert {next_sheet(project, one).passes for one in everybody} == {("A", "B", "C", "D")}
+    assert {next_sheet(project, person).passes for person in everybody} == {("A", "B", "C", "D")}

@@ -58,9 +58,9 @@ def read(tmp_path_factory):
 
 @pytest.mark.parametrize("name", VISIBLE)
 def test_a_pass_holds_what_it_may_show_and_nothing_else(read, name):
-    told = str(asdict(read(name)))
-    assert {word for word in WORDS if word in told} == VISIBLE[name]
-    assert "canary" not in told
+    content = str(asdict(read(name)))
+    assert {word for word in WORDS if word in content} == VISIBLE[name]
+    assert "canary" not in content
 
 
 @pytest.mark.parametrize("name", "BCD")

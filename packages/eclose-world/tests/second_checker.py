@@ -58,13 +58,13 @@ def check_fully(instance: Instance, response: Response) -> Check:
     listener, auditor = Listener(), Auditor(graph_of(instance.evidence), goal)
     steps, claims, readable = [], [], True
     for text in response.trace.texts:
-        said = listener.claims(text)
-        if said is None:
+        step_claims = listener.claims(text)
+        if step_claims is None:
             steps.append(StepCheck(None))
             readable = False
         else:
-            steps.append(auditor.step(said))
-            claims += said
+            steps.append(auditor.step(step_claims))
+            claims += step_claims
     sound = three_valued_and(three_valued_implies(step.substantive, step.sound) for step in steps)
     # Where there is only an answer, nothing can be said of a trace.
     judged = goal if readable and response.trace.texts else None
@@ -79,21 +79,21 @@ def _answers(claim: Claim, goal: Goal) -> bool:
     """Whether a claim says what all of a question's chain leads to."""
     if not isinstance(claim, Fact) or claim.denied or goal.mode != "value":
         return False
-    asked = goal.chains[0]
-    return len(asked.links) > 1 and (claim.chain.start, claim.chain.links) == (asked.start, asked.links)
+    chain = goal.chains[0]
+    return len(chain.links) > 1 and (claim.chain.start, claim.chain.links) == (chain.start, chain.links)
 
 
 def _whole(instance: Instance, response: Response, claims: list[Claim], goal: Goal) -> tuple[Label, Label, Label]:
     """Alignment, closure and completeness."""
     story = Story(claims, goal)
     line = story.main_line()
-    found = story.answers()
+    answers = story.answers()
     closed: Label = None
     if response.answer is not None:
-        closed = _is_the_one(story, story.says(line[1]) if line and not line[0] else found, response.answer)
+        closed = _is_the_one(story, story.says(line[1]) if line and not line[0] else answers, response.answer)
     complete: Label = None
     if instance.accepted_answers:
-        complete = any(_is_the_one(story, found, accepted) is True for accepted in instance.accepted_answers)
+        complete = any(_is_the_one(story, answers, accepted) is True for accepted in instance.accepted_answers)
     return line[0] if line else None, closed, complete
 
 
@@ -114,20 +114,20 @@ def _correct(instance: Instance, response: Response) -> Label:
 
 
 def _any(labels: Iterable[Label]) -> Label:
-    known = set(labels)
-    return True if True in known else None if None in known else False
+    values = set(labels)
+    return True if True in values else None if None in values else False
 
 
 def _means(answer: str, value: Value) -> Label:
     """Whether an answer means a value; None when it only holds it among other words."""
-    given, wanted = _words(answer), [value] if isinstance(value, tuple) else _words(value)
-    if wanted in (["yes"], ["no"]):
-        return given[:1] == wanted and "or" not in given[1:2]
-    if given == wanted and given:
+    words, expected = _words(answer), [value] if isinstance(value, tuple) else _words(value)
+    if expected in (["yes"], ["no"]):
+        return words[:1] == expected and "or" not in words[1:2]
+    if words == expected and words:
         return True
-    if ABSTAIN in (*given, *wanted) or "or" in given:
+    if ABSTAIN in (*words, *expected) or "or" in words:
         return False
-    holds = _holds(given, wanted) or (isinstance(value, str) and _holds(_letters(answer), _letters(value)))
+    holds = _holds(words, expected) or (isinstance(value, str) and _holds(_letters(answer), _letters(value)))
     return None if holds else False
 
 
@@ -149,8 +149,8 @@ def _words(text: str) -> list[Value]:
         tokens = tokens[:1]
     if _is_surname_first(tokens):
         tokens = [*tokens[2:], tokens[0]]
-    kept = [token for token in tokens if token.value or token.text.isalnum() or len(token.text) > 1]
-    words = [token.value or token.text.lower() for token in kept]
+    terms = [token for token in tokens if token.value or token.text.isalnum() or len(token.text) > 1]
+    words = [token.value or token.text.lower() for token in terms]
     return [word for word in words if word not in _ARTICLES]
 
 
@@ -185,13 +185,13 @@ class Auditor:
 
     def step(self, claims: list[Claim]) -> StepCheck:
         """A step holds if all its claims do; the first that does not gives the reason."""
-        found = [self._heard(claim) for claim in claims if claim != IDLE]
-        if not found:
+        verdicts = [self._heard(claim) for claim in claims if claim != IDLE]
+        if not verdicts:
             return StepCheck(substantive=False)
-        for sound, failure in found:
+        for sound, failure in verdicts:
             if sound is False:
                 return StepCheck(True, False, failure)
-        return StepCheck(True, three_valued_and(sound for sound, _ in found))
+        return StepCheck(True, three_valued_and(sound for sound, _ in verdicts))
 
     def _heard(self, claim: Claim) -> tuple[Label, LocalFailure | None]:
         failure = self._fault(claim)
@@ -247,34 +247,34 @@ class Auditor:
         ones, twos = self._ends(claim.one), self._ends(claim.two)
         if len(ones) != 1 or len(twos) != 1:
             return L2
-        (one,), (two,) = ones, twos
+        (first,), (second,) = ones, twos
         if isinstance(claim, Alike):
-            right = self.graph.same(one, two) == claim.same
+            right = self.graph.same(first, second) == claim.same
         elif isinstance(claim, Apart):
-            right = abs(int(one[0]) - int(two[0])) == claim.years
+            right = abs(int(first[0]) - int(second[0])) == claim.years
         else:
-            right = one < two if claim.less else one > two
+            right = first < second if claim.less else first > second
         return None if right else L3
 
     def _best(self, claim: Best) -> LocalFailure | None:
         """Among what the trace has weighed, or else what the question offers."""
         for names in (self._considered(claim), self.options if claim.name in self.options else set()):
-            known = {}
+            by_name = {}
             for name in {claim.name, *names}:
                 if len(values := self._ends(Chain(name, claim.links))) == 1:
-                    (known[name],) = values
-            if claim.name in known and len(known) > 1:
-                best = (min if claim.least else max)(known.values())
-                return None if known[claim.name] == best and list(known.values()).count(best) == 1 else L3
+                    (by_name[name],) = values
+            if claim.name in by_name and len(by_name) > 1:
+                best = (min if claim.least else max)(by_name.values())
+                return None if by_name[claim.name] == best and list(by_name.values()).count(best) == 1 else L3
         return L2
 
     def _considered(self, claim: Best) -> set[str]:
         """Whom the claim is about to single one out of: the last two compared, or all whose value was told."""
-        told = [(fact.chain.start, fact.value) for fact in self.facts if fact.chain.links == claim.links[:1]]
-        names = {name for name, _ in told}
+        pairs = [(fact.chain.start, fact.value) for fact in self.facts if fact.chain.links == claim.links[:1]]
+        names = {name for name, _ in pairs}
         if self.versus is not None:
             sides = {self.versus.one.start, self.versus.two.start}
-            names = sides | {name for name, value in told if value in sides}
+            names = sides | {name for name, value in pairs if value in sides}
         return {name for name in names if isinstance(name, str)}
 
     def _names_in(self, claim: Claim) -> set[Value]:

@@ -55,15 +55,15 @@ def test_a_choice_turns_round_when_the_near_relation_is_compared(profile, items)
 
 @pytest.mark.slow
 def test_every_near_relation_is_asked_for_somewhere():
-    asked = Counter()
+    counts = Counter()
     for profile in PROFILES:
         for index in range(250):
             target = make_world_item(profile, 8, index).target
             if isinstance(target, LookupQuestion):
-                asked.update(target.phrase.path)
+                counts.update(target.phrase.path)
             else:
-                asked[target.attribute if isinstance(target, ComparisonQuestion) else target.relation] += 1
-    assert set(rel.NEAR_RELATIONS) | {rel.CHILD} <= set(asked)
+                counts[target.attribute if isinstance(target, ComparisonQuestion) else target.relation] += 1
+    assert set(rel.NEAR_RELATIONS) | {rel.CHILD} <= set(counts)
 
 
 @pytest.mark.parametrize("profile", PROFILES)

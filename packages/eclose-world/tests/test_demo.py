@@ -35,7 +35,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def every(rows):
-    return [one for row in rows for one in row]
+    return [case for row in rows for case in row]
 
 
 def judged(one, model):
@@ -55,8 +55,8 @@ def test_the_shipped_files_are_what_the_world_makes(tmp_path):
 
 @pytest.mark.slow
 def test_every_system_answers_every_question_once(rows, every):
-    assert all([one.response.source.model for one in row] == list(SYSTEM_FAILURE_RATES) for row in rows)
-    assert len({one.response.id for one in every}) == 2 * 240
+    assert all([case.response.source.model for case in row] == list(SYSTEM_FAILURE_RATES) for row in rows)
+    assert len({case.response.id for case in every}) == 2 * 240
     assert len({row[0].instance.id for row in rows}) == 240
     assert Counter(row[0].instance.benchmark for row in rows) == {
         "world-2wiki": 80, "world-musique": 80, "world-hotpot": 80
@@ -66,34 +66,34 @@ def test_every_system_answers_every_question_once(rows, every):
 @pytest.mark.slow
 def test_the_truth_is_what_the_oracle_reads(every):
     assert [
-        one.response.id
-        for one in every
-        if oracle.judge_by_oracle(one.instance, one.response).verdict != one.truth.verdict
+        case.response.id
+        for case in every
+        if oracle.judge_by_oracle(case.instance, case.response).verdict != case.truth.verdict
     ] == []
 
 
 @pytest.mark.slow
 def test_every_kind_of_failure_is_in_it(every):
-    assert {one.truth.verdict.failure_class for one in every} >= {
+    assert {case.truth.verdict.failure_class for case in every} >= {
         FailureClass.PATH_DEVIATION, FailureClass.INCOMPLETE_REASONING, FailureClass.ANSWER_DECOUPLING
     }  # fmt: skip
     # Wrong steps that do no harm, and such as the answer falls with.
-    found = {
-        (step.failure, one.truth.verdict.correct)
-        for one in every
-        for step in oracle.judge_by_oracle(one.instance, one.response).steps
-        if one.truth.verdict.closed and one.truth.verdict.aligned
+    failures = {
+        (step.failure, case.truth.verdict.correct)
+        for case in every
+        for step in oracle.judge_by_oracle(case.instance, case.response).steps
+        if case.truth.verdict.closed and case.truth.verdict.aligned
     }
-    assert {code for code, right in found if code and right} == set(LocalFailure)
-    assert {code for code, right in found if code and not right} >= set(LocalFailure) - {LocalFailure.OTHER}
-    both = [one for one in every if one.truth.verdict.locally_sound is False and one.truth.verdict.failure_class]
+    assert {code for code, right in failures if code and right} == set(LocalFailure)
+    assert {code for code, right in failures if code and not right} >= set(LocalFailure) - {LocalFailure.OTHER}
+    both = [case for case in every if case.truth.verdict.locally_sound is False and case.truth.verdict.failure_class]
     assert both
 
 
 @pytest.mark.slow
 def test_the_candidate_looks_better_and_is_less_reliable(every):
     def rate(system, label):
-        verdicts = [one.truth.verdict for one in every if one.response.source.model == system]
+        verdicts = [case.truth.verdict for case in every if case.response.source.model == system]
         return sum(getattr(verdict, label) is True for verdict in verdicts) / len(verdicts)
 
     assert rate("candidate", "correct") > rate("baseline", "correct")
@@ -116,22 +116,22 @@ def test_retrieval_fails_now_and_then_and_the_passages_keep_their_places(rows):
 
 @pytest.mark.slow
 def test_a_response_that_breaks_off_has_no_answer_and_no_label_for_it(every):
-    cut = [one for one in every if one.response.cut_off]
+    cut = [case for case in every if case.response.cut_off]
     assert 0 < len(cut) / len(every) < 4 * CUT_OFF_RATE
-    assert all(one.response.answer is None and one.truth.verdict.correct is None for one in cut)
+    assert all(case.response.answer is None and case.truth.verdict.correct is None for case in cut)
 
 
 @pytest.mark.slow
 def test_a_judge_that_does_not_err_says_what_is_true(every):
     exact = WorldJudge(error_rate=0.0)
-    assert [one.response.id for one in every[::7] if judged(one, exact).verdict != one.truth.verdict] == []
+    assert [case.response.id for case in every[::7] if judged(case, exact).verdict != case.truth.verdict] == []
 
 
 @pytest.mark.slow
 def test_a_judge_that_errs_does_so_as_often_as_is_said(every):
     model = WorldJudge(error_rate=0.2)
     some = every[::3]
-    wrong = sum(judged(one, model).verdict.aligned is not one.truth.verdict.aligned for one in some)
+    wrong = sum(judged(case, model).verdict.aligned is not case.truth.verdict.aligned for case in some)
     # 160 times one in five: three standard deviations are 9.5 points.
     assert abs(wrong / len(some) - 0.2) < 0.1
 
@@ -151,7 +151,7 @@ def test_the_judge_says_in_words_what_is_wrong(every):
     exact = WorldJudge(error_rate=0.0)
 
     def first(failure):
-        return next(one for one in every if one.truth.verdict.failure_class is failure and one.truth.verdict.in_gap)
+        return next(case for case in every if case.truth.verdict.failure_class is failure and case.truth.verdict.in_gap)
 
     assert judged(first(FailureClass.PATH_DEVIATION), exact).pursued
     decoupled = judged(first(FailureClass.ANSWER_DECOUPLING), exact)

@@ -90,11 +90,11 @@ def test_shares_nothing_with_the_world(path: Path) -> None:
 @pytest.mark.slow
 def test_agrees_with_the_oracle_on_two_thousand_responses() -> None:
     decided, unsound, disagreements = 0, set(), []
-    for instance, response, made in islice(all_responses(seed=2024), 2_000):
+    for instance, response, broken in islice(all_responses(seed=2024), 2_000):
         mine = check_fully(instance, response)
         judged = judge_by_oracle(instance, response)
         theirs = labels_of(judged.verdict, judged.steps)
-        planted = labels_of(made.verdict, made.steps) if made else Check(RELIABLE, mine.steps)
+        planted = labels_of(broken.verdict, broken.steps) if broken else Check(RELIABLE, mine.steps)
         if not mine == theirs == planted:
             disagreements.append(in_full(instance, response, second=mine, oracle=theirs, planted=planted))
         decided += None not in (mine.verdict.locally_sound, mine.verdict.closed, mine.verdict.aligned)
@@ -388,17 +388,17 @@ def test_what_the_claims_establish(steps: tuple[str, ...], closed: bool) -> None
 
 def answer_label(answer: str, value: str) -> bool | None:
     """Closure and correctness, which read an answer alike."""
-    asked = {
+    examples = {
         "3 May 1921": ("When was Nils Holm born?", "Nils Holm was born on May 3, 1921."),
         "52,300": ("What is the population of Halmere?", "Halmere has 52,300 inhabitants."),
         "Nils Holm": ("Who directed Paper Harbour?", FIRST),
         "no": ("Were Paper Harbour and Silent Tide directed by the same person?",
                "Paper Harbour and Silent Tide were directed by different people."),
     }  # fmt: skip
-    question, step = asked[value]
-    found = check(Instance("x", question, (), value), respond(step, answer=answer))
-    assert found.closed is found.correct
-    return found.correct
+    question, step = examples[value]
+    verdict = check(Instance("x", question, (), value), respond(step, answer=answer))
+    assert verdict.closed is verdict.correct
+    return verdict.correct
 
 
 @pytest.mark.parametrize(

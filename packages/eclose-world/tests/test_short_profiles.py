@@ -169,12 +169,12 @@ def test_a_family_depends_on_profile_seed_and_number_alone(profile, families):
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_training_and_held_out_numbers_share_no_question(profile):
-    seen, held_out = (
+    training, held_out = (
         {make_world_item(profile, SEED, index).instance.question for index in numbers}
         for numbers in (range(300), range(10_000, 10_100))
     )
-    assert len(seen) >= 298
-    assert not seen & held_out
+    assert len(training) >= 298
+    assert not training & held_out
 
 
 def test_the_command_line_knows_every_profile():

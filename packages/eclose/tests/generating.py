@@ -32,11 +32,11 @@ def questions(path, count=12, ids=None):
     """A file of questions of the world."""
     from dataclasses import replace
 
-    made = [item.instance for item in islice(make_world_items("short-easy", 3), count)]
+    instances = [item.instance for item in islice(make_world_items("short-easy", 3), count)]
     if ids is not None:
-        made = [replace(instance, id=id_) for instance, id_ in zip(made, ids, strict=True)]
-    write_records(path, made)
-    return made
+        instances = [replace(instance, id=id_) for instance, id_ in zip(instances, ids, strict=True)]
+    write_records(path, instances)
+    return instances
 
 
 def world(request: ChatRequest) -> ScriptedReply:
@@ -53,9 +53,9 @@ def recipe(folder, **settings):
 
 def asked(request: ChatRequest) -> str:
     """The question of a request."""
-    found = parse_question_message(request.messages[-1]["content"])
-    assert found is not None
-    return found[0]
+    message = parse_question_message(request.messages[-1]["content"])
+    assert message is not None
+    return message[0]
 
 
 def server(handler: Callable[[ChatRequest], ScriptedReply] = world, behaviour: Any = None) -> ModelServerThread:
@@ -72,8 +72,8 @@ def generate(instances, server, out, settings=None, calls=FREE, model=None, **mo
     """The function, from a script."""
     from eclose.calls.resolve import find_model_ref
 
-    found = model or find_model_ref("world", base_url=server.base_url, environ={"ECLOSE_SERVER_NAME": "127.0.0.1"})
-    return asyncio.run(run(instances, found, out, settings or GenerateSettings(), calls, RunOptions(**more)))
+    model_ref = model or find_model_ref("world", base_url=server.base_url, environ={"ECLOSE_SERVER_NAME": "127.0.0.1"})
+    return asyncio.run(run(instances, model_ref, out, settings or GenerateSettings(), calls, RunOptions(**more)))
 
 
 def command(*words, **environment):

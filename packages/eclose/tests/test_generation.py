@@ -46,10 +46,10 @@ def test_every_question_is_answered_once_and_a_second_run_asks_nothing(instances
     assert (first.again, again.again) == (False, True)
     assert first.manifest == again.manifest
     assert str(first.manifest.counts) == "12 received = 12 accepted + 0 rejected + 0 quarantined"
-    found = responses(tmp_path / "run")
-    assert [one.instance_id for one in found] == sorted(one.instance_id for one in found)
-    assert len({one.id for one in found}) == 12
-    assert all(one.answer and one.trace.steps and one.source.model == "world" for one in found)
+    records = responses(tmp_path / "run")
+    assert [record.instance_id for record in records] == sorted(record.instance_id for record in records)
+    assert len({record.id for record in records}) == 12
+    assert all(record.answer and record.trace.steps and record.source.model == "world" for record in records)
     assert first.manifest.calls["replies"] == 12
     assert first.manifest.settings["prompt"] == ResponsePrompt().hash
     assert first.manifest.settings["decoding"]["max_tokens"] == 1024
@@ -57,9 +57,9 @@ def test_every_question_is_answered_once_and_a_second_run_asks_nothing(instances
 
 @pytest.mark.slow
 def test_the_order_of_the_file_changes_nothing(tmp_path):
-    made = questions(tmp_path / "a.jsonl", 20)
-    random.Random(1).shuffle(made)
-    write_records(tmp_path / "b.jsonl", made)
+    records = questions(tmp_path / "a.jsonl", 20)
+    random.Random(1).shuffle(records)
+    write_records(tmp_path / "b.jsonl", records)
     with server() as model:
         for name in "ab":
             generate(tmp_path / f"{name}.jsonl", model, tmp_path / name)
@@ -70,9 +70,9 @@ def test_the_order_of_the_file_changes_nothing(tmp_path):
 
 @pytest.mark.slow
 def test_questions_are_asked_in_the_order_of_their_ids(tmp_path):
-    made = questions(tmp_path / "a.jsonl", 20)
-    random.Random(2).shuffle(made)
-    write_records(tmp_path / "a.jsonl", made)
+    records = questions(tmp_path / "a.jsonl", 20)
+    random.Random(2).shuffle(records)
+    write_records(tmp_path / "a.jsonl", records)
     heard = []
 
     def noting(request):
@@ -81,14 +81,14 @@ def test_questions_are_asked_in_the_order_of_their_ids(tmp_path):
 
     with server(noting) as model:
         generate(tmp_path / "a.jsonl", model, tmp_path / "run", calls=replace(FREE, concurrency=1))
-    assert heard == [one.question for one in sorted(made, key=lambda one: one.id)]
+    assert heard == [one.question for one in sorted(records, key=lambda one: one.id)]
 
 
 def test_only_the_first_by_id(instances, tmp_path):
     with server() as model:
-        done = generate(instances, model, tmp_path / "run", GenerateSettings(limit=3))
+        outcome = generate(instances, model, tmp_path / "run", GenerateSettings(limit=3))
         assert paid(model) == 3
-    assert done.manifest.counts.received == 3
+    assert outcome.manifest.counts.received == 3
 
 
 REPLIES = [
@@ -106,19 +106,21 @@ REPLIES = [
 
 def test_what_is_incomplete_is_kept_and_counted_and_a_refusal_is_set_aside(tmp_path):
     ids = [f"q{number}" for number in range(len(REPLIES))]
-    made = questions(tmp_path / "a.jsonl", len(REPLIES), ids)
-    said = {one.question: reply for one, reply in zip(made, REPLIES, strict=True)}
-    assert len(said) == len(REPLIES)
-    with server(lambda request: said[asked(request)]) as model:
-        done = generate(tmp_path / "a.jsonl", model, tmp_path / "run")
+    records = questions(tmp_path / "a.jsonl", len(REPLIES), ids)
+    replies = {record.question: reply for record, reply in zip(records, REPLIES, strict=True)}
+    assert len(replies) == len(REPLIES)
+    with server(lambda request: replies[asked(request)]) as model:
+        outcome = generate(tmp_path / "a.jsonl", model, tmp_path / "run")
         assert paid(model) == len(REPLIES)
-    assert done.manifest.calls["incomplete"] == {"cut_off": 2, "empty": 1, "empty_answer": 1, "no_answer_line": 1}
-    assert done.manifest.counts.rejected == {"generate: refusal": 1}
-    found = {one.instance_id: one for one in responses(tmp_path / "run")}
-    assert [found[id_].answer for id_ in ids if id_ in found] == ["x", "x", None, None, None, None, None, "x"]
-    assert [found[id_].completion for id_ in ids if id_ in found] == [one.content for one in REPLIES if not one.refusal]
-    assert found["q8"].answer_lines == 2
-    (refused,) = map(json.loads, done.stage.rejected_path.read_text().splitlines())
+    assert outcome.manifest.calls["incomplete"] == {"cut_off": 2, "empty": 1, "empty_answer": 1, "no_answer_line": 1}
+    assert outcome.manifest.counts.rejected == {"generate: refusal": 1}
+    by_id = {response.instance_id: response for response in responses(tmp_path / "run")}
+    assert [by_id[id_].answer for id_ in ids if id_ in by_id] == ["x", "x", None, None, None, None, None, "x"]
+    assert [by_id[id_].completion for id_ in ids if id_ in by_id] == [
+        reply.content for reply in REPLIES if not reply.refusal
+    ]
+    assert by_id["q8"].answer_lines == 2
+    (refused,) = map(json.loads, outcome.stage.rejected_path.read_text().splitlines())
     assert (refused["id"], refused["reason"]) == ("q7", "refusal")
     assert "can't help" in refused["value"]["raw"]
 
@@ -128,7 +130,7 @@ def test_nothing_an_id_says_becomes_a_path(tmp_path):
     questions(tmp_path / "a.jsonl", len(ids), ids)
     with server() as model:
         generate(tmp_path / "a.jsonl", model, tmp_path / "run")
-    assert {one.instance_id for one in responses(tmp_path / "run")} == set(ids)
+    assert {response.instance_id for response in responses(tmp_path / "run")} == set(ids)
     assert {path.name for path in tmp_path.iterdir()} == {"a.jsonl", "run"}
     assert all(path.name.startswith(("responses", "instances", "ledger")) for path in (tmp_path / "run").rglob("*"))
 
@@ -137,10 +139,10 @@ def test_unreadable_records_are_counted_and_the_others_answered(instances, tmp_p
     lines = instances.read_text().splitlines()
     instances.write_text("\n".join([*lines[:3], "{}", lines[0], "no json"]) + "\n")
     with server() as model:
-        done = generate(instances, model, tmp_path / "run")
-    assert done.manifest.counts.accepted == 3
-    assert done.manifest.counts.rejected == {"read: duplicate": 1}
-    assert sum(done.manifest.counts.quarantined.values()) == 2
+        outcome = generate(instances, model, tmp_path / "run")
+    assert outcome.manifest.counts.accepted == 3
+    assert outcome.manifest.counts.rejected == {"read: duplicate": 1}
+    assert sum(outcome.manifest.counts.quarantined.values()) == 2
 
 
 def test_questions_that_are_replaced_during_the_run_are_refused_and_nothing_is_sealed(instances, tmp_path):
@@ -163,9 +165,9 @@ def test_questions_that_are_replaced_during_the_run_are_refused_and_nothing_is_s
         assert "no!" not in questions
         assert calls == 12
         instances.write_bytes(before)
-        done = generate(instances, model, tmp_path / "run")
+        outcome = generate(instances, model, tmp_path / "run")
         assert calls == 12  # paid before the file was changed, and kept
-    assert (done.manifest.counts.accepted, done.again) == (12, False)
+    assert (outcome.manifest.counts.accepted, outcome.again) == (12, False)
     assert (tmp_path / "run" / "instances.jsonl").read_text() == questions
 
 
@@ -222,8 +224,8 @@ def test_a_server_that_takes_no_word_for_its_template_is_asked_without(instances
         return world(request)
 
     with server(strict) as model:
-        done = generate(instances, model, tmp_path / "run", calls=replace(FREE, concurrency=2))
-    assert done.manifest.counts.accepted == 12
+        outcome = generate(instances, model, tmp_path / "run", calls=replace(FREE, concurrency=2))
+    assert outcome.manifest.counts.accepted == 12
 
 
 def test_prompt_settings_reach_the_model(instances, tmp_path):
@@ -247,14 +249,14 @@ def test_prompt_settings_reach_the_model(instances, tmp_path):
 def test_a_result_without_its_manifest_is_finished_if_the_ledger_knows_the_run(instances, tmp_path):
     """The moment between the two files, in which a kill may come."""
     with server() as model:
-        done = generate(instances, model, tmp_path / "run")
-        before = done.stage.out.read_bytes()
-        done.stage.manifest_path.unlink()
-        done.stage.out.write_bytes(b"half")
+        outcome = generate(instances, model, tmp_path / "run")
+        before = outcome.stage.out.read_bytes()
+        outcome.stage.manifest_path.unlink()
+        outcome.stage.out.write_bytes(b"half")
         again = generate(instances, model, tmp_path / "run")
         assert paid(model) == 12
-    assert done.stage.out.read_bytes() == before
-    assert again.manifest.outputs == done.manifest.outputs
+    assert outcome.stage.out.read_bytes() == before
+    assert again.manifest.outputs == outcome.manifest.outputs
 
 
 def test_somebody_elses_file_is_not_overwritten(instances, tmp_path):
@@ -286,11 +288,11 @@ def test_a_replay_asks_nobody_for_a_name(instances, tmp_path):
 
 def test_a_forecast_sends_nothing_and_knows_no_price(instances, tmp_path):
     with server() as model:
-        found = find_model_ref("world", base_url=model.base_url, environ={})
-        told = forecast_generation(asyncio.run(plan_generation(instances, found, tmp_path / "run")))
+        ref = find_model_ref("world", base_url=model.base_url, environ={})
+        generation = forecast_generation(asyncio.run(plan_generation(instances, ref, tmp_path / "run")))
         assert model.bill(keys=False)["totals"]["received"] == 0
-    assert (told.calls, told.completion_tokens, told.cost) == (12, 12 * 1024, None)
-    assert told.prompt_tokens > 12 * 300
+    assert (generation.calls, generation.completion_tokens, generation.cost) == (12, 12 * 1024, None)
+    assert generation.prompt_tokens > 12 * 300
     assert not (tmp_path / "run").exists()
 
 
@@ -359,19 +361,19 @@ def test_an_adapter_that_cannot_be_told_from_its_base_is_refused(adapted, base):
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_served_adapter_is_proved_before_anything_is_asked(instances, tmp_path, applied):
     def handler(request):
-        said = world(request)
-        return Said(f"{said.text} ") if applied and request.model == "tuned" else said
+        reply = world(request)
+        return Said(f"{reply.text} ") if applied and request.model == "tuned" else reply
 
     with server(handler) as model:
-        found = find_model_ref("tuned", base_url=model.base_url, base_model="plain", environ={})
+        ref = find_model_ref("tuned", base_url=model.base_url, base_model="plain", environ={})
         if applied:
-            done = generate(instances, model, tmp_path / "run", model=found)
+            outcome = generate(instances, model, tmp_path / "run", model=ref)
             assert paid(model) == 12 + 3
             assert responses(tmp_path / "run")[0].source.method == "tuned"
-            assert done.manifest.settings["base_model"] == "plain"
+            assert outcome.manifest.settings["base_model"] == "plain"
         else:
             with pytest.raises(UserError, match="the server does not apply the adapter"):
-                generate(instances, model, tmp_path / "run", model=found)
+                generate(instances, model, tmp_path / "run", model=ref)
             assert paid(model) == 3
 
 
@@ -414,17 +416,17 @@ def test_a_model_in_this_process_answers_in_batches(instances, tmp_path, weights
         return answer(self, requests)
 
     monkeypatch.setattr(TransformersModel, "complete_all", noting)
-    done = generate(instances, None, tmp_path / "run", FEW, model=find_model_ref(str(weights)))
+    outcome = generate(instances, None, tmp_path / "run", FEW, model=find_model_ref(str(weights)))
     assert sum(sizes) == 12
     assert len(sizes) <= 3
-    assert done.manifest.calls["incomplete"] == {"cut_off": 12}
-    assert {one.source.model for one in responses(tmp_path / "run")} == {"tiny"}
-    engine = done.manifest.calls["engine"]
+    assert outcome.manifest.calls["incomplete"] == {"cut_off": 12}
+    assert {response.source.model for response in responses(tmp_path / "run")} == {"tiny"}
+    engine = outcome.manifest.calls["engine"]
     assert (engine["engine"], engine["dtype"]) == ("transformers", "float32")
     assert {"torch", "transformers", "peft"} <= engine["versions"].keys()
     assert engine["device"]
-    assert done.manifest.settings["max_length"] == 8_192
-    assert str(weights.parent) not in done.stage.out.read_text() + done.stage.manifest_path.read_text()
+    assert outcome.manifest.settings["max_length"] == 8_192
+    assert str(weights.parent) not in outcome.stage.out.read_text() + outcome.stage.manifest_path.read_text()
     again = generate(instances, None, tmp_path / "run", FEW, model=find_model_ref(str(weights)))
     assert (again.again, sum(sizes)) == (True, 12)
 
@@ -435,9 +437,9 @@ def test_an_adapter_changes_what_is_said_and_is_known_by_its_content(instances, 
     plain, tuned = find_model_ref(str(weights)), find_model_ref(str(weights), adapter=adapter, recipe=recipe)
     generate(instances, None, tmp_path / "plain", FEW, model=plain)
     generate(instances, None, tmp_path / "tuned", FEW, model=tuned, ledger=tmp_path / "plain" / "ledger.sqlite")
-    said = [[one.completion for one in responses(tmp_path / name)] for name in ("plain", "tuned")]
-    assert said[0] != said[1]
-    ids = [{one.id for one in responses(tmp_path / name)} for name in ("plain", "tuned")]
+    completions = [[response.completion for response in responses(tmp_path / name)] for name in ("plain", "tuned")]
+    assert completions[0] != completions[1]
+    ids = [{response.id for response in responses(tmp_path / name)} for name in ("plain", "tuned")]
     assert not ids[0] & ids[1]  # verdicts on several systems may lie in one file
     source = responses(tmp_path / "tuned")[0].source
     assert (source.model, source.method, source.seed) == ("tiny", "e_closure", 42)
@@ -463,8 +465,8 @@ def test_an_adapter_is_asked_as_it_was_trained(tmp_path, weights, adapter):
     ]
     with pytest.raises(SettingError, match="An adapter is prompted as it was trained: leave it out"):
         CliRunner().invoke(app, [*map(str, words), "--demonstrations", "2"], catch_exceptions=False)
-    done = CliRunner().invoke(app, [*map(str, words), "--max-new-tokens", "4"], catch_exceptions=False)
-    assert "without an answer: 2 responses (cut_off 2)" in done.stdout
+    result = CliRunner().invoke(app, [*map(str, words), "--max-new-tokens", "4"], catch_exceptions=False)
+    assert "without an answer: 2 responses (cut_off 2)" in result.stdout
     settings = json.loads((tmp_path / "r" / "responses.jsonl.manifest.json").read_text())["settings"]
     assert (settings["demonstrations"], settings["order"]) == (0, "question_first")
 
@@ -483,22 +485,22 @@ def test_an_adapter_that_changes_nothing_is_refused(instances, tmp_path, weights
 def test_a_question_that_does_not_fit_fails_alone(tmp_path, weights):
     from eclose.values.instance import Passage
 
-    made = questions(tmp_path / "a.jsonl", 3)
-    long = replace(made[0], id="long", evidence=(Passage("0", "t", "word " * 9_000),), support_ids=None)
-    write_records(tmp_path / "a.jsonl", [*made, long])
-    done = generate(tmp_path / "a.jsonl", None, tmp_path / "run", FEW, model=find_model_ref(str(weights)))
-    assert done.manifest.counts.accepted == 3
-    assert done.manifest.counts.quarantined == {"generate: too_long": 1}
-    assert "leave no room" in done.stage.quarantine_path.read_text()
+    records = questions(tmp_path / "a.jsonl", 3)
+    long = replace(records[0], id="long", evidence=(Passage("0", "t", "word " * 9_000),), support_ids=None)
+    write_records(tmp_path / "a.jsonl", [*records, long])
+    outcome = generate(tmp_path / "a.jsonl", None, tmp_path / "run", FEW, model=find_model_ref(str(weights)))
+    assert outcome.manifest.counts.accepted == 3
+    assert outcome.manifest.counts.quarantined == {"generate: too_long": 1}
+    assert "leave no room" in outcome.stage.quarantine_path.read_text()
 
 
 @pytest.mark.slow
 def test_how_models_are_named(tmp_path, weights):
-    found = find_model_ref(f"vllm:{weights}")
-    assert isinstance(found, LocalModelRef)
-    assert found.engine == "vllm"
+    ref = find_model_ref(f"vllm:{weights}")
+    assert isinstance(ref, LocalModelRef)
+    assert ref.engine == "vllm"
     assert find_model_ref("transformers:Qwen/Qwen3-8B", revision="abc").identity["revision"] == "abc"
-    assert find_model_ref(str(weights)).name != found.name
+    assert find_model_ref(str(weights)).name != ref.name
     with pytest.raises(UserError, match="holds no model"):
         find_model_ref(str(tmp_path))
     with pytest.raises(SettingError, match="Name the adapter as the model"):
@@ -506,7 +508,7 @@ def test_how_models_are_named(tmp_path, weights):
     with pytest.raises(SettingError, match="loaded here"):
         find_model_ref(str(weights), base_model="b")
     with pytest.raises(SettingError, match="prompted without"):
-        generating.generate(tmp_path, None, tmp_path / "r", GenerateSettings(thinking=True), model=found)
+        generating.generate(tmp_path, None, tmp_path / "r", GenerateSettings(thinking=True), model=ref)
 
 
 def test_a_batch_that_fails_fails_all_who_wait(instances, tmp_path):
@@ -523,7 +525,7 @@ def test_a_batch_that_fails_fails_all_who_wait(instances, tmp_path):
             request = Request(({"role": "user", "content": "hello"},))
             return await asyncio.gather(*(model.complete(request) for _ in range(3)), return_exceptions=True)
 
-    assert [type(one) for one in asyncio.run(ask())] == [ZeroDivisionError] * 3
+    assert [type(error) for error in asyncio.run(ask())] == [ZeroDivisionError] * 3
 
 
 # Where responses come from: an experiment joins by backbone, method and seed.
@@ -539,8 +541,8 @@ def test_an_adapter_trained_with_default_settings_still_names_method_and_seed(tm
     from tests.calls.local import tiny
 
     folder = tiny.adapter(tmp_path / "trained" / "selected", 1)
-    found = find_model_ref(str(weights), adapter=folder, recipe=old_recipe(weights))
-    assert found.source == ResponseSource("tiny", "e_closure", 42)
+    ref = find_model_ref(str(weights), adapter=folder, recipe=old_recipe(weights))
+    assert ref.source == ResponseSource("tiny", "e_closure", 42)
     named = find_model_ref(str(weights), adapter=folder, recipe={**old_recipe(weights), "method": "sft", "seed": 0})
     assert named.source == ResponseSource("tiny", "sft", 0)
 
@@ -568,11 +570,9 @@ def test_an_adapter_without_a_recipe_has_no_seed(tmp_path, weights):
     ],
 )
 def test_a_served_adapter_is_known_by_its_backbone_method_and_seed(base_model, recipe, expected):
-    found = find_model_ref(
-        "tuned", base_url="http://10.0.0.5:8000/v1", base_model=base_model, recipe=recipe, environ={}
-    )
-    assert found.source == expected
-    assert found.name == "10.0.0.5:8000/tuned"  # calls are still kept by server
+    ref = find_model_ref("tuned", base_url="http://10.0.0.5:8000/v1", base_model=base_model, recipe=recipe, environ={})
+    assert ref.source == expected
+    assert ref.name == "10.0.0.5:8000/tuned"  # calls are still kept by server
 
 
 @pytest.mark.slow
@@ -592,14 +592,14 @@ def test_a_provider_stays_in_the_name_of_its_model():
 def test_what_is_said_of_a_source_comes_first_and_decides_the_run(instances, tmp_path):
     with server() as model:
         sources = ResponseSource("Qwen/Qwen3-8B", "sft", 43), ResponseSource("Qwen/Qwen3-8B", "sft", 44)
-        found = [find_model_ref("world", base_url=model.base_url, source=source, environ={}) for source in sources]
-        generate(instances, model, tmp_path / "run", model=found[0])
-        assert {one.source for one in responses(tmp_path / "run")} == {sources[0]}
+        refs = [find_model_ref("world", base_url=model.base_url, source=source, environ={}) for source in sources]
+        generate(instances, model, tmp_path / "run", model=refs[0])
+        assert {response.source for response in responses(tmp_path / "run")} == {sources[0]}
         with pytest.raises(UserError, match="other settings"):
-            generate(instances, model, tmp_path / "run", model=found[1])
+            generate(instances, model, tmp_path / "run", model=refs[1])
         calls = paid(model)
-        generate(instances, model, tmp_path / "again", model=found[1], ledger=tmp_path / "run" / "ledger.sqlite")
-        assert {one.source for one in responses(tmp_path / "again")} == {sources[1]}
+        generate(instances, model, tmp_path / "again", model=refs[1], ledger=tmp_path / "run" / "ledger.sqlite")
+        assert {response.source for response in responses(tmp_path / "again")} == {sources[1]}
         assert paid(model) == calls  # the same model said it: nothing is paid twice for another name
 
 
@@ -608,8 +608,8 @@ def tuned_server():
     """A server whose adapter `tuned` answers otherwise than its base."""
 
     def handler(request):
-        said = world(request)
-        return Said(f"{said.text} ") if request.model == "tuned" else said
+        reply = world(request)
+        return Said(f"{reply.text} ") if request.model == "tuned" else reply
 
     with server(handler) as model:
         yield model
@@ -628,11 +628,11 @@ def test_the_command_takes_a_served_adapters_source_from_its_recipe(instances, t
     recipe.write_text(json.dumps({"model": "Qwen/Qwen3-8B", "seed": 43, "demonstrations": 0}))
     for number, where in enumerate((recipe, recipe.parent)):
         out = tmp_path / f"out{number}"
-        done = served(tuned_server, instances, out, adapter_recipe=where)
-        assert done.exit_code == 0, done.output
-        assert {one.source for one in responses(out)} == {ResponseSource("Qwen/Qwen3-8B", "e_closure", 43)}
+        result = served(tuned_server, instances, out, adapter_recipe=where)
+        assert result.exit_code == 0, result.output
+        assert {response.source for response in responses(out)} == {ResponseSource("Qwen/Qwen3-8B", "e_closure", 43)}
         assert json.loads((out / "responses.jsonl.manifest.json").read_text())["settings"]["demonstrations"] == 0
-        assert "training seed" not in done.output
+        assert "training seed" not in result.output
     with pytest.raises(SettingError, match=r"training_seed: the command says 44, the recipe of .* says 43"):
         served(tuned_server, instances, tmp_path / "no", adapter_recipe=recipe, training_seed=44)
     with pytest.raises(UserError, match=r"there is no recipe\.json here"):
@@ -642,11 +642,11 @@ def test_the_command_takes_a_served_adapters_source_from_its_recipe(instances, t
 @pytest.mark.slow
 def test_the_command_takes_a_served_adapters_source_from_settings(instances, tmp_path, tuned_server):
     settings = {"backbone": "Qwen/Qwen3-8B", "method": "sft", "training_seed": 0}
-    done = served(tuned_server, instances, tmp_path / "a", **settings)
-    assert done.exit_code == 0, done.output
-    assert {one.source for one in responses(tmp_path / "a")} == {ResponseSource("Qwen/Qwen3-8B", "sft", 0)}
+    result = served(tuned_server, instances, tmp_path / "a", **settings)
+    assert result.exit_code == 0, result.output
+    assert {response.source for response in responses(tmp_path / "a")} == {ResponseSource("Qwen/Qwen3-8B", "sft", 0)}
     silent = served(tuned_server, instances, tmp_path / "b")
-    assert {one.source for one in responses(tmp_path / "b")} == {ResponseSource("plain", "tuned", None)}
+    assert {response.source for response in responses(tmp_path / "b")} == {ResponseSource("plain", "tuned", None)}
     assert "the training seed of tuned is not known" in silent.output
 
 
@@ -662,6 +662,6 @@ def test_prompt_and_reply_have_a_longest_length_here(tmp_path, weights):
     """The paper's 8,192 tokens unless told otherwise; what does not fit is set aside, not cut."""
     questions(tmp_path / "a.jsonl", 3)
     settings = replace(FEW, max_length=40)
-    done = generate(tmp_path / "a.jsonl", None, tmp_path / "run", settings, model=find_model_ref(str(weights)))
-    assert done.manifest.counts.quarantined == {"generate: too_long": 3}
-    assert done.manifest.settings["max_length"] == 40
+    outcome = generate(tmp_path / "a.jsonl", None, tmp_path / "run", settings, model=find_model_ref(str(weights)))
+    assert outcome.manifest.counts.quarantined == {"generate: too_long": 3}
+    assert outcome.manifest.settings["max_length"] == 40

@@ -53,12 +53,12 @@ def test_rates_are_told_after_the_tests(project):
     pytester, folder = project
     result = run(pytester)
     result.assert_outcomes(passed=3, failed=1)
-    told = [line for line in result.outlines if f": {folder}: " in line]
-    assert [line.split(":: ")[0].split("::")[1].split(":")[0] for line in told] == [
+    lines = [line for line in result.outlines if f": {folder}: " in line]
+    assert [line.split(":: ")[0].split("::")[1].split(":")[0] for line in lines] == [
         "test_good", "test_bad", "test_by_fixture"
     ]  # fmt: skip
-    assert all("100 responses to 100 questions, TRR 80.0 % [" in line for line in told)
-    assert [("passed" in line, "failed" in line) for line in told] == [(True, False), (False, True), (True, False)]
+    assert all("100 responses to 100 questions, TRR 80.0 % [" in line for line in lines)
+    assert [("passed" in line, "failed" in line) for line in lines] == [(True, False), (False, True), (True, False)]
     result.stdout.fnmatch_lines(["*= reliability =*"])
 
 
@@ -105,24 +105,24 @@ def test_importing_the_plugin_is_light():
         "import sys, pytest; before = set(sys.modules); import eclose.pytest_plugin; "
         "print(sorted(set(sys.modules) - before))"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.strip() == "['eclose', 'eclose.lazy_names', 'eclose.pytest_plugin']"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "['eclose', 'eclose.lazy_names', 'eclose.pytest_plugin']"
 
 
 @pytest.mark.slow
 def test_an_installed_wheel_brings_the_plugin(project, tmp_path, monkeypatch):
     pytester, folder = project
     root = Path(__file__).parents[1]
-    place = tmp_path / "site"
+    site = tmp_path / "site"
     quietly = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     build = [*quietly, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(root)]
     subprocess.run(build, check=True)
     (wheel,) = tmp_path.glob("eclose-*.whl")
-    subprocess.run([*quietly, "install", "--no-deps", "--target", str(place), str(wheel)], check=True)
-    monkeypatch.setenv("PYTHONPATH", str(place))
+    subprocess.run([*quietly, "install", "--no-deps", "--target", str(site), str(wheel)], check=True)
+    monkeypatch.setenv("PYTHONPATH", str(site))
     # Nobody names the plugin, and a warning would be an error.
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error")
     result.assert_outcomes(passed=3, failed=1)
     assert sum(f": {folder}: " in line for line in result.outlines) == 3
     where = subprocess.check_output([sys.executable, "-c", "import eclose; print(eclose.__file__)"], text=True)
-    assert where.startswith(str(place))
+    assert where.startswith(str(site))

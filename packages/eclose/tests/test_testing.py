@@ -24,12 +24,16 @@ def _forgotten():
 
 def cases(good=0, **bad):
     """Reliable responses and others, each to a question of its own."""
-    made = [case(number=number) for number in range(good)]
+    judged_cases = [case(number=number) for number in range(good)]
     for name, count in bad.items():
-        made += [case(number=len(made) + n, **{name: False}) for n in range(count)]
+        judged_cases += [case(number=len(judged_cases) + n, **{name: False}) for n in range(count)]
     return [
-        replace(one, instance=replace(one.instance, id=f"i{n}"), response=replace(one.response, instance_id=f"i{n}"))
-        for n, one in enumerate(made)
+        replace(
+            judged_case,
+            instance=replace(judged_case.instance, id=f"i{n}"),
+            response=replace(judged_case.response, instance_id=f"i{n}"),
+        )
+        for n, judged_case in enumerate(judged_cases)
     ]
 
 
@@ -38,25 +42,27 @@ def unjudged(one, reason):
 
 
 def written(run, made):
-    jsonl.write_records(run / "instances.jsonl", (one.instance for one in made))
-    jsonl.write_records(run / "responses.jsonl", (one.response for one in made))
-    jsonl.write_records(run / "judgments.jsonl", (one.judgment for one in made))
+    jsonl.write_records(run / "instances.jsonl", (judged_case.instance for judged_case in made))
+    jsonl.write_records(run / "responses.jsonl", (judged_case.response for judged_case in made))
+    jsonl.write_records(run / "judgments.jsonl", (judged_case.judgment for judged_case in made))
     return run
 
 
 def test_reliable_responses_pass_and_are_diagnosed():
-    found = assert_reliable(cases(950, closed=50), min_trr=0.9, max_lgg=0.1, max_unjudged=0.0)
-    assert found.overall.responses == 1_000
+    diagnosis = assert_reliable(cases(950, closed=50), min_trr=0.9, max_lgg=0.1, max_unjudged=0.0)
+    assert diagnosis.overall.responses == 1_000
     (line,) = testing.gate_lines
     assert line.startswith("cases: passed, 1,000 responses to 1,000 questions, TRR 95.0 % [9")
 
 
 def test_others_fail_with_the_reason_and_the_responses_to_look_at():
-    made = cases(80, closed=18, aligned=2)
-    worse = replace(made[90], judgment=replace(made[90].judgment, aligned=False, complete=False, correct=False))
-    made[90] = worse
+    judged_cases = cases(80, closed=18, aligned=2)
+    worse = replace(
+        judged_cases[90], judgment=replace(judged_cases[90].judgment, aligned=False, complete=False, correct=False)
+    )
+    judged_cases[90] = worse
     with pytest.raises(AssertionError) as failed:
-        assert_reliable(made, min_trr=0.9, max_lgg=0.5, worst=3)
+        assert_reliable(judged_cases, min_trr=0.9, max_lgg=0.5, worst=3)
     first, reason, look, *responses = str(failed.value).splitlines()
     assert first == "the cases are not reliable enough, 100 responses to 100 questions:"
     assert reason == "  failed: TRR at least 90.0 %: 80.0 % [70.8, 87.3], n = 100, the judge's own rate."
@@ -75,31 +81,34 @@ def test_others_fail_with_the_reason_and_the_responses_to_look_at():
     ],
 )
 def test_only_what_speaks_against_a_limit_is_named(limit, bad, other):
-    made = cases(60, **{bad: 20, other: 20})
+    judged_cases = cases(60, **{bad: 20, other: 20})
     with pytest.raises(AssertionError) as failed:
-        assert_reliable(made, **limit, worst=100)
+        assert_reliable(judged_cases, **limit, worst=100)
     named = {line.split(":")[0].strip() for line in str(failed.value).splitlines()[3:]}
-    assert named == {one.response.id for one in made[60:80]}
+    assert named == {judged_case.response.id for judged_case in judged_cases[60:80]}
 
 
 def test_what_was_not_judged_is_named_with_its_reason():
-    made = [*cases(90), *(unjudged(one, "refusal") for one in cases(100)[90:])]
+    judged_cases = [*cases(90), *(unjudged(case, "refusal") for case in cases(100)[90:])]
     with pytest.raises(AssertionError, match=r"C without a label at most 5.0 %: 10 of 100") as failed:
-        assert_reliable(made, max_unjudged=0.05, worst=1)
+        assert_reliable(judged_cases, max_unjudged=0.05, worst=1)
     assert str(failed.value).endswith("Not everything was judged. Without a label: C refusal.")
     with pytest.raises(AssertionError, match="whatever the 10 responses without a label are"):
-        assert_reliable(made, min_trr=0.95)
+        assert_reliable(judged_cases, min_trr=0.95)
 
 
 def test_what_nobody_wanted_judged_is_not_named():
-    made = [*cases(90), *(unjudged(one, NO_REFERENCE_REASON) for one in cases(100)[90:])]
-    assert_reliable(made, max_unjudged=0.0)
+    judged_cases = [*cases(90), *(unjudged(case, NO_REFERENCE_REASON) for case in cases(100)[90:])]
+    assert_reliable(judged_cases, max_unjudged=0.0)
 
 
 def test_a_folder_is_read_and_named(tmp_path):
-    made = cases(100)
-    made[80:] = [replace(one, judgment=replace(one.judgment, steps=(FAILS,))) for one in made[80:]]
-    run = written(tmp_path, made)
+    judged_cases = cases(100)
+    judged_cases[80:] = [
+        replace(judged_case, judgment=replace(judged_case.judgment, steps=(FAILS,)))
+        for judged_case in judged_cases[80:]
+    ]
+    run = written(tmp_path, judged_cases)
     assert assert_reliable(str(run), min_lsr=0.6).overall.responses == 100
     with pytest.raises(AssertionError) as failed:
         assert_reliable(run, min_lsr=0.9)
@@ -108,10 +117,10 @@ def test_a_folder_is_read_and_named(tmp_path):
 
 
 def test_responses_without_a_judgment_are_not_overlooked(tmp_path):
-    made = cases(90)
-    run = written(tmp_path, made)
-    more = [Response(f"more{n}", made[0].instance.id, Trace.of("Yes."), "yes") for n in range(10)]
-    jsonl.write_records(run / "responses.jsonl", [*(one.response for one in made), *more])
+    judged_cases = cases(90)
+    run = written(tmp_path, judged_cases)
+    more = [Response(f"more{n}", judged_cases[0].instance.id, Trace.of("Yes."), "yes") for n in range(10)]
+    jsonl.write_records(run / "responses.jsonl", [*(judged_case.response for judged_case in judged_cases), *more])
     assert_reliable(run, max_unjudged=0.1)
     with pytest.raises(AssertionError, match=r"10 of 100 responses, such as more0 \(it was not"):
         assert_reliable(run, max_unjudged=0.09)
@@ -121,13 +130,13 @@ def test_responses_without_a_judgment_are_not_overlooked(tmp_path):
 
 @pytest.mark.slow
 def test_too_few_responses_fail_unless_they_may_pass():
-    made = cases(19, closed=1)
+    judged_cases = cases(19, closed=1)
     with pytest.raises(AssertionError) as failed:
-        assert_reliable(made, min_trr=0.9)
+        assert_reliable(judged_cases, min_trr=0.9)
     first, reason, *_ = str(failed.value).splitlines()
     assert first == "cannot tell whether the cases are reliable enough, 20 responses to 20 questions:"
     assert reason.endswith("About 150 responses would decide it if the rate stays as it is.")
-    assert assert_reliable(made, min_trr=0.9, undecided="pass").overall.responses == 20
+    assert assert_reliable(judged_cases, min_trr=0.9, undecided="pass").overall.responses == 20
     assert [line.split(",")[0] for line in testing.gate_lines[-2:]] == ["cases: cannot tell"] * 2
     with pytest.raises(AssertionError, match="not reliable enough"):
         assert_reliable(cases(50, closed=50), min_trr=0.9, undecided="pass")

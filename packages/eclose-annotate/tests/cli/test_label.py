@@ -58,8 +58,8 @@ def replace_answers(run):
 
 
 def test_a_port_in_use_is_named_before_a_sample_is_drawn(run):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         assert f"port {port}: cannot be used" in command("label", run, "--port", port, "--no-browser", code=2)
     assert not (run / "labels").exists()
 
@@ -204,10 +204,10 @@ def test_few_labels_name_the_command_that_adds_more(larger_run, run):
 def test_a_validation_from_more_labels_is_kept_unless_replaced(run):
     assert "is kept" not in command("label", run, "--n", "14", "--no-browser")
     shutil.move(run / "labels", run / "first")
-    kept = (run / "validation.json").read_bytes()
+    validation = (run / "validation.json").read_bytes()
     output = command("label", run, "--n", "6", "--no-browser")
     assert "validation.json rests on 14 labels; this sample has 6 responses" in output
-    assert (run / "validation.json").read_bytes() == kept
+    assert (run / "validation.json").read_bytes() == validation
     assert json.loads((run / "labels" / "validation.json").read_text())["labelled"] == 6
     assert "--validation" in output
     command("label", run, "--no-browser", "--replace-validation")

@@ -57,10 +57,10 @@ def exported(project, tmp_path_factory):
 @pytest.mark.slow
 def test_agreement_is_told_in_tables_that_name_nobody(project):
     output = run("agree", project)
-    told = lines(output)
-    assert told[0].startswith("Agreement on eligibility before adjudication: 4 of 4 questions")
-    assert any(line.startswith("Closure C 5 ") for line in told)
-    assert any("undefined, unanimous" in line for line in told)
+    report = lines(output)
+    assert report[0].startswith("Agreement on eligibility before adjudication: 4 of 4 questions")
+    assert any(line.startswith("Closure C 5 ") for line in report)
+    assert any("undefined, unanimous" in line for line in report)
     assert "nan" not in output.lower().split()
     assert not {"ann", "bob", "cyd", "dan", "eve"} & set(output.split())
 
@@ -92,9 +92,9 @@ def test_a_folder_without_a_project_is_refused(tmp_path):
 
 
 def test_an_export_says_what_is_settled_and_what_is_open(project, tmp_path):
-    told = lines(run("export", project, "--out", tmp_path / "out"))
-    assert told[0] == "8 responses = 5 settled, 3 open (1 of 2 have finished: 3)"
-    assert told[1] == "4 questions = 4 settled"
+    report = lines(run("export", project, "--out", tmp_path / "out"))
+    assert report[0] == "8 responses = 5 settled, 3 open (1 of 2 have finished: 3)"
+    assert report[1] == "4 questions = 4 settled"
     assert "nothing to do" in run("export", project, "--out", tmp_path / "out")
 
 
@@ -111,9 +111,9 @@ def test_every_new_export_is_in_the_log_once(tmp_path):
 
     run("export", tmp_path / "study", "--out", tmp_path / "out", "--names")
     run("export", tmp_path / "study", "--out", tmp_path / "out", "--names")
-    (one,) = logged()
-    assert one["names"] is True
-    assert "labels.jsonl" in one["files"]
+    (entry,) = logged()
+    assert entry["names"] is True
+    assert "labels.jsonl" in entry["files"]
 
 
 @pytest.mark.slow
@@ -145,11 +145,11 @@ def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_pa
 def test_labels_of_people_are_not_called_a_judge(project, tmp_path, judge):
     out = tmp_path / "out"
     run("export", project, "--out", out, "--judge", judge)
-    told = lines(run("diagnose", out, of=whole))
-    assert any(line.startswith("rate settled by people n") for line in told)
-    assert any(line.startswith("The labels were settled by people.") for line in told)
+    report = lines(run("diagnose", out, of=whole))
+    assert any(line.startswith("rate settled by people n") for line in report)
+    assert any(line.startswith("The labels were settled by people.") for line in report)
     texts = {name: (out / "report" / name).read_text() for name in ("report.md", "report.html", "tables.tex")}
-    texts["terminal"] = "\n".join(told)
+    texts["terminal"] = "\n".join(report)
     gated = CliRunner().invoke(whole, ["gate", str(out), "--min-trr", "0.5", "--comment", str(tmp_path / "comment.md")])
     texts["gate"], texts["comment"] = gated.output, (tmp_path / "comment.md").read_text()
     for name, written in texts.items():
@@ -182,16 +182,20 @@ def test_a_run_of_people_and_a_judge_is_reported_as_before(exported, tmp_path):
 def test_screening_goes_to_intersect_as_it_is(exported, tmp_path):
     # Each model's responses are a run; of the four questions the screeners kept all in the end.
     runs = []
-    for model in {one.source.model for one in read_records(exported / "responses.jsonl", Response)}:
+    for model in {record.source.model for record in read_records(exported / "responses.jsonl", Response)}:
         runs.append(tmp_path / f"run{len(runs)}.jsonl")
-        own = [one for one in read_records(exported / "responses.jsonl", Response) if one.source.model == model]
+        own = [
+            record for record in read_records(exported / "responses.jsonl", Response) if record.source.model == model
+        ]
         write_records(runs[-1], own)
     pool = tmp_path / "pool.jsonl"
     run("data", "intersect", *runs, "--eligible", exported / "screening.jsonl", "--out", pool, of=whole)
-    kept = {json.loads(line)["id"] for line in pool.read_text().splitlines()}
-    screened = {one.id for one in read_records(exported / "screening.jsonl", QuestionScreening) if one.eligible}
-    assert kept
-    assert kept <= screened
+    pool_ids = {json.loads(line)["id"] for line in pool.read_text().splitlines()}
+    screened = {
+        record.id for record in read_records(exported / "screening.jsonl", QuestionScreening) if record.eligible
+    }
+    assert pool_ids
+    assert pool_ids <= screened
 
 
 def test_an_export_comes_back_as_it_was(exported, tmp_path):
@@ -210,11 +214,11 @@ def test_labels_of_a_spreadsheet_are_taken_in(tmp_path):
         "id,question_id,annotator,L,on_target,C,K,Acc\nr1,q1,A1,1,0,1,1,1\nr1,q1,A2,1,0,1,1,1\nr2,q1,A1,1,1,1,1,1\n"
     )
     names = ("--column", "response_id=id", "--column", "aligned=on_target")
-    told = lines(run("import", path, "--out", tmp_path / "out", *names, "--format", "jsonl", "--format", "csv"))
-    assert told[0] == "2 responses = 1 settled, 1 open (1 of 2 have finished: 1)"
+    report = lines(run("import", path, "--out", tmp_path / "out", *names, "--format", "jsonl", "--format", "csv"))
+    assert report[0] == "2 responses = 1 settled, 1 open (1 of 2 have finished: 1)"
     (label,) = map(json.loads, (tmp_path / "out" / "labels.jsonl").read_text().splitlines())
     assert (label["response_id"], label["labels"]["A"], label["origin"]) == ("r1", False, "agreed")
     assert (tmp_path / "out" / "labels.csv").is_file()
-    assert told[-1] == f"{tmp_path / 'out'}: {len(list((tmp_path / 'out').iterdir()))} files"
+    assert report[-1] == f"{tmp_path / 'out'}: {len(list((tmp_path / 'out').iterdir()))} files"
     with pytest.raises(SettingError, match="--column aligned: write"):
         run("import", path, "--out", tmp_path / "other", "--column", "aligned")

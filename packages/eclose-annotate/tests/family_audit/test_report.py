@@ -172,8 +172,8 @@ def test_the_same_seed_the_same_report(key, tmp_path):
 
 def test_a_dispute_stays_open_until_a_third_person_settles_it(key, tmp_path):
     name, other = ids(key, "A")[:2]
-    one, two = given(key, tmp_path, 1, {name: (GOLD,), other: (EVIDENCE,)}), given(key, tmp_path, 2, {})
-    audit = build_audit_report(key, [one, two])
+    first, second = given(key, tmp_path, 1, {name: (GOLD,), other: (EVIDENCE,)}), given(key, tmp_path, 2, {})
+    audit = build_audit_report(key, [first, second])
     assert set(audit.disputed) == set(audit.unresolved) == set(audit.open) == {name, other}
     row = audit.datasets["A"]["Family"]
     # 18 of 20 pass for certain, two may.
@@ -185,7 +185,7 @@ def test_a_dispute_stays_open_until_a_third_person_settles_it(key, tmp_path):
     # A has 20 of 30 families: 2/3 * 18/20 + 1/3.
     assert tuple(weighted.bounds) == pytest.approx((2 / 3 * 0.9 + 1 / 3, 1))
     third = given(key, tmp_path, 3, {name: (GOLD,)}, only={name, other})
-    settled = build_audit_report(key, [one, two], third)
+    settled = build_audit_report(key, [first, second], third)
     assert (settled.unresolved, settled.open, settled.failing) == ((), (), {name: ("Gold",)})
     assert settled.datasets["A"]["Family"].value == 19 / 20
     assert settled.agreement == audit.agreement, "agreement is that before anybody settled anything"
@@ -194,12 +194,12 @@ def test_a_dispute_stays_open_until_a_third_person_settles_it(key, tmp_path):
 def test_a_third_person_decides_what_is_disputed_and_nothing_else(key, tmp_path):
     """One fails gold, the other passes all. The third fails the question, on which nobody differs: gold is settled."""
     name, quiet = ids(key, "A")[:2]
-    one = given(key, tmp_path, 1, {name: (GOLD,)})
-    two = given(key, tmp_path, 2, {})
+    first = given(key, tmp_path, 1, {name: (GOLD,)})
+    second = given(key, tmp_path, 2, {})
     third = given(key, tmp_path, 3, {quiet: (GOLD,), name: (QUESTION,)}, only={name, quiet})
-    (outcome,) = (one for one in settle_audited_families(key, [one, two], third) if one.item.family_id == name)
+    (outcome,) = (one for one in settle_audited_families(key, [first, second], third) if one.item.family_id == name)
     assert (outcome.labels, outcome.disputed) == ((True, True, True, True), (ViewKind.GOLD,))
-    audit = build_audit_report(key, [one, two], third)
+    audit = build_audit_report(key, [first, second], third)
     assert quiet not in audit.failing
     assert [len(handed.surplus) for handed in audit.handed] == [0, 0, 1]
 
@@ -237,7 +237,7 @@ def test_views_may_be_disputed_where_the_family_is_not(key, tmp_path):
     settled = build_audit_report(key, sheets, third)
     assert settled.datasets == audit.datasets
     assert [len(handed.surplus) for handed in settled.handed] == [0, 0, 1]
-    family, gold = (next(one for one in audit.agreement if one.what == what) for what in ("Family", "Gold"))
+    family, gold = (next(row for row in audit.agreement if row.what == what) for what in ("Family", "Gold"))
     assert (family.agreed, gold.agreed) == (30, 29)
 
 
@@ -259,7 +259,7 @@ def test_what_was_not_answered_is_open_and_named(key, tmp_path):
     assert (set(audit.open), audit.disputed) == (set(names[:3]), ())
     assert audit.datasets["B"]["Gold"].open == 2, "the half-filled form says all of gold"
     assert (audit.datasets["B"]["Family"].value, audit.datasets["A"]["Family"].value) == (None, 1)
-    family = next(one for one in audit.agreement if one.what == "Family")
+    family = next(row for row in audit.agreement if row.what == "Family")
     assert family.n == 27
 
 
@@ -273,7 +273,7 @@ def test_three_annotators_in_pairs(tmp_path):
     key = draw_audit_sample(corpus({"A": (4, 0)}), n=40, seed=1, annotators=3)
     name = ids(key, "A")[0]
     audit = build_audit_report(key, [given(key, tmp_path, n, {name: (GOLD,)} if n == 3 else {}) for n in (1, 2, 3)])
-    agreed = {one.annotators: one.agreed for one in audit.agreement if one.what == "Gold"}
+    agreed = {row.annotators: row.agreed for row in audit.agreement if row.what == "Gold"}
     assert agreed == {(1, 2): 4, (1, 3): 3, (2, 3): 3}
     assert audit.unresolved == (name,)
 
@@ -328,9 +328,9 @@ def test_the_forms_of_two_people_in_one_file(key, tmp_path):
 
 
 def test_the_same_forms_twice_are_no_agreement(key, tmp_path):
-    one, two, three = (given(key, tmp_path, n) for n in (1, 2, 3))
-    for sheets in ([one, one], [one], [one, two, two], [one, three]):
+    first, second, third = (given(key, tmp_path, n) for n in (1, 2, 3))
+    for sheets in ([first, first], [first], [first, second, second], [first, third]):
         with pytest.raises(SettingError, match="annotators 1, 2 are needed"):
             build_audit_report(key, sheets)
     with pytest.raises(SettingError, match="--adjudicated: these are the forms of annotator 2"):
-        build_audit_report(key, [one, two], two)
+        build_audit_report(key, [first, second], second)

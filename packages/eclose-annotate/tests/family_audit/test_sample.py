@@ -83,9 +83,9 @@ def test_every_family_is_as_likely_as_another():
     assert len(times) == 20
     assert 30 <= min(times.values()) <= max(times.values()) <= 70
     two = [record.value.id for _, record in families if len(record.value.evidence_edits) == 2]
-    total = sum(times[one] for one in two)
+    total = sum(times[family_id] for family_id in two)
     assert total > 100
-    assert abs(sum(edits[one, 0] for one in two) / total - 0.5) < 4 * (0.25 / total) ** 0.5
+    assert abs(sum(edits[family_id, 0] for family_id in two) / total - 0.5) < 4 * (0.25 / total) ** 0.5
 
 
 def test_the_drawn_edit_is_the_one_that_is_shown():

@@ -31,7 +31,7 @@ def judged(response_id, *, sound=True, aligned=True):
     return Judgment(response_id, "judge", (StepJudgment(True, sound),), aligned, True, True, True)
 
 
-JUDGMENTS = [judged(one, sound=number % 10 != 0, aligned=number % 20 != 1) for number, one in enumerate(IDS[:190])]
+JUDGMENTS = [judged(name, sound=number % 10 != 0, aligned=number % 20 != 1) for number, name in enumerate(IDS[:190])]
 
 
 def test_every_group_gives_by_the_square_root_of_its_size():
@@ -66,15 +66,15 @@ def test_samples_that_cannot_be_drawn_are_refused():
 @given(st.dictionaries(st.text(max_size=3), st.integers(1, 50), min_size=1, max_size=6), st.data())
 def test_shares_add_up(sizes, data):
     n = data.draw(st.integers(len(sizes), sum(sizes.values())))
-    found = allocate_to_strata(sizes, n)
-    assert sum(found.values()) == n
-    assert all(1 <= found[name] <= size for name, size in sizes.items())
+    shares = allocate_to_strata(sizes, n)
+    assert sum(shares.values()) == n
+    assert all(1 <= shares[name] <= size for name, size in sizes.items())
 
 
 def test_labels_are_kept_and_the_same_sample_goes_on(tmp_path):
     questions, responses = material(6)
-    instances = {one.id: one for one in questions}
-    sample = draw_label_sample([one.id for one in responses], [], n=5, seed=3)
+    instances = {question.id: question for question in questions}
+    sample = draw_label_sample([response.id for response in responses], [], n=5, seed=3)
     project = begin_label_project(tmp_path / "run" / "labels", instances, responses, sample, NOW)
     assert read_labelled_verdicts(project) == []
     me = who(project, LABELLER_NAME)
@@ -82,28 +82,30 @@ def test_labels_are_kept_and_the_same_sample_goes_on(tmp_path):
     project.close()
     assert passes == 15
     again = begin_label_project(tmp_path / "run" / "labels", instances, responses, sample, NOW)
-    found = read_labelled_verdicts(again)
-    assert {one.response_id for one in found} == set(sample.chosen)
-    assert {(one.verdict.locally_sound, one.verdict.aligned) for one in found} == {(True, False)}
-    assert {one.source.model for one in found} <= {"baseline", "candidate"}
+    verdicts = read_labelled_verdicts(again)
+    assert {verdict.response_id for verdict in verdicts} == set(sample.chosen)
+    assert {(verdict.verdict.locally_sound, verdict.verdict.aligned) for verdict in verdicts} == {(True, False)}
+    assert {verdict.source.model for verdict in verdicts} <= {"baseline", "candidate"}
     again.close()
     assert replace(find_label_sample(tmp_path / "run" / "labels"), content=None) == sample
-    other = draw_label_sample([one.id for one in responses], [], n=5, seed=4)
+    other = draw_label_sample([response.id for response in responses], [], n=5, seed=4)
     with pytest.raises(UserError, match="another sample"):
         begin_label_project(tmp_path / "run" / "labels", instances, responses, other, NOW)
 
 
 def test_labels_of_responses_that_were_changed_since_are_refused(tmp_path):
     questions, responses = material(6)
-    instances = {one.id: one for one in questions}
-    sample = draw_label_sample([one.id for one in responses], [], n=5, seed=3)
+    instances = {question.id: question for question in questions}
+    sample = draw_label_sample([response.id for response in responses], [], n=5, seed=3)
     begin_label_project(tmp_path / "labels", instances, responses, sample, NOW).close()
-    other = {one.id: replace(one, reference_answer="other") for one in questions}
-    replaced = [replace(one, answer="WRONG") for one in responses]
+    other = {question.id: replace(question, reference_answer="other") for question in questions}
+    replaced = [replace(response, answer="WRONG") for response in responses]
     for changed in ((instances, replaced), (other, responses)):
         with pytest.raises(UserError, match="have changed since labelling began"):
             begin_label_project(tmp_path / "labels", *changed, sample, NOW)
-    unlabelled = [one if one.id in sample.chosen else replace(one, answer="WRONG") for one in responses]
+    unlabelled = [
+        response if response.id in sample.chosen else replace(response, answer="WRONG") for response in responses
+    ]
     begin_label_project(tmp_path / "labels", instances, unlabelled, sample, NOW).close()
     with pytest.raises(UserError, match="is not among the questions"):
         begin_label_project(tmp_path / "labels", {}, responses, sample, NOW)

@@ -35,17 +35,20 @@ def test_an_undone_pass_counts_as_first_submitted(tmp_path, taken):
     assert len(subjects(project)) == 2
     if taken:
         eve = who(project, "eve")
-        while len([one for one in annotations_of(project).responses if one.adjudication]) < 2:
+        while len([response for response in annotations_of(project).responses if response.adjudication]) < 2:
             submit(project, eve, next_sheet(project, eve))
     assert undo_last(project, "bob", ({"correct": "yes", "complete": "yes"},)).receipt
-    found = annotations_of(project).responses
-    assert Counter(judgment.correct for one in found for judgment in one.judgments) == {True: 3, False: 1}
+    responses = annotations_of(project).responses
+    assert Counter(judgment.correct for response in responses for judgment in response.judgments) == {True: 3, False: 1}
     if taken:
         # Both were adjudicated before, and that holds; the one that was undone has no other trigger.
-        assert [one.final.origin for one in found] == ["adjudicated", "adjudicated"]
-        assert sorted(one.triggers[0] for one in found) == ["amendment", "correctness"]
+        assert [response.final.origin for response in responses] == ["adjudicated", "adjudicated"]
+        assert sorted(response.triggers[0] for response in responses) == ["amendment", "correctness"]
     else:
-        assert sorted(one.open_reason or one.final.origin for one in found) == ["agreed", "waits for adjudication"]
+        assert sorted(response.open_reason or response.final.origin for response in responses) == [
+            "agreed",
+            "waits for adjudication",
+        ]
         assert len(subjects(project)) == 1
     with project.reading() as connection:
         (queue,) = dashboard.read_dashboard_queues(connection)
@@ -76,7 +79,10 @@ def test_the_newest_change_holds_and_an_unused_one_changes_nothing(tmp_path):
         True,
         opened,
     )
-    assert Counter(one.judgments[0].correct for one in annotations_of(project).responses) == {True: 1, False: 1}
+    assert Counter(response.judgments[0].correct for response in annotations_of(project).responses) == {
+        True: 1,
+        False: 1,
+    }
     project.close()
 
 
@@ -105,7 +111,7 @@ def recount(path):
     lines = defaultdict(list)
     for line in map(json.loads, path.read_text().splitlines()):
         lines[line["response_id"]].append(line)
-    found = Counter()
+    counts = Counter()
     for rows in lines.values():
         first = [row["judgment"] for row in rows if not row.get("adjudicates")]
         labels = [
@@ -114,11 +120,11 @@ def recount(path):
             for judgment in first
         ]
         differ = any(other != labels[0] for other in labels[1:])
-        found["differ"] += differ
-        found["closure"] += len({judgment["closed"] for judgment in first}) > 1
-        found["closure agrees"] += len({judgment["closed"] for judgment in first}) == 1
-        found["adjudicated"] += any(row.get("adjudicates") for row in rows)
-    return found
+        counts["differ"] += differ
+        counts["closure"] += len({judgment["closed"] for judgment in first}) > 1
+        counts["closure agrees"] += len({judgment["closed"] for judgment in first}) == 1
+        counts["adjudicated"] += any(row.get("adjudicates") for row in rows)
+    return counts
 
 
 @pytest.mark.slow

@@ -67,9 +67,9 @@ def test_a_hash_of_other_settings_is_due_for_renewal(cheap):
     ("length", "told"), [(11, "at least 12"), (12, None), (13, None), (256, None), (257, "at most 256")]
 )
 def test_lengths(length, told):
-    letters = "".join(chr(ord("a") + place * place % 23) + chr(ord("a") + place % 19) for place in range(200))
-    found = password_problems(letters[:length], "ann")
-    assert found == () if told is None else (len(found) == 1 and told in found[0])
+    letters = "".join(chr(ord("a") + number * number % 23) + chr(ord("a") + number % 19) for number in range(200))
+    problems = password_problems(letters[:length], "ann")
+    assert problems == () if told is None else (len(problems) == 1 and told in problems[0])
 
 
 def test_the_least_length_is_a_setting():
@@ -94,9 +94,9 @@ def test_the_least_length_is_a_setting():
     ],
 )
 def test_what_others_try_first_is_refused(password):
-    found = password_problems(password, "ann")
-    assert len(found) == 1
-    assert "most common ones" in found[0]
+    problems = password_problems(password, "ann")
+    assert len(problems) == 1
+    assert "most common ones" in problems[0]
 
 
 @pytest.mark.parametrize(

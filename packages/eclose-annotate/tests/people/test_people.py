@@ -157,8 +157,8 @@ def test_inviting_again_replaces_the_token(connection, now):
     assert people.find_invitation(connection, first, now=now + DAY) is None
     with pytest.raises(AccountError, match="replaced"):
         people.accept_invitation(connection, first, GOOD, now=now + DAY)
-    made = people.accept_invitation(connection, second, GOOD, now=now + 8 * DAY - timedelta(seconds=1))
-    assert made.name == "ann"
+    person = people.accept_invitation(connection, second, GOOD, now=now + 8 * DAY - timedelta(seconds=1))
+    assert person.name == "ann"
 
 
 @pytest.mark.parametrize("token", ["", "x", "\0", "\ud800", "x" * 10**5])
@@ -190,8 +190,8 @@ def test_a_time_without_a_zone_is_a_bug(connection):
 
 
 def test_everybody_in_the_order_in_which_they_came(connection, now):
-    made = [annotator(connection, name, now) for name in ("zoe", "ann", "Bob")]
-    assert people.list_people(connection) == tuple(made)
+    annotators = [annotator(connection, name, now) for name in ("zoe", "ann", "Bob")]
+    assert people.list_people(connection) == tuple(annotators)
 
 
 def test_who_is_made_inactive_is_out_at_once(connection, now):
@@ -310,15 +310,15 @@ def outcomes(engine, calls):
 def test_of_many_who_accept_at_once_one_does(shared, now):
     with shared.begin() as connection:
         token = invited(connection, "ann", now)
-    made = outcomes(shared, [lambda c: people.accept_invitation(c, token, GOOD, now=now)] * 6)
-    assert len([one for one in made if one is not None]) == 1
+    results = outcomes(shared, [lambda c: people.accept_invitation(c, token, GOOD, now=now)] * 6)
+    assert len([result for result in results if result is not None]) == 1
     with shared.begin() as connection:
         assert len(people.list_people(connection)) == 1
 
 
 def test_of_many_added_at_once_under_one_name_one_is(shared, now):
-    made = outcomes(shared, [lambda c: annotator(c, "ann", now)] * 6)
-    assert len([one for one in made if one is not None]) == 1
+    results = outcomes(shared, [lambda c: annotator(c, "ann", now)] * 6)
+    assert len([result for result in results if result is not None]) == 1
 
 
 def test_who_lost_a_password_is_let_in_anew_and_nobody_else_is(connection, now):

@@ -46,9 +46,9 @@ def test_the_right_password_opens_a_session(connection, ann, now):
     opened = log_in_person(connection, "ann", GOOD, now=now)
     assert opened.person == ann
     assert len(opened.token) == 43
-    found = find_login_session(connection, opened.token, now=now)
-    assert (found.person, found.csrf, found.due) == (ann, opened.csrf, False)
-    assert found.token_hash == hashlib.sha256(opened.token.encode()).hexdigest()
+    session = find_login_session(connection, opened.token, now=now)
+    assert (session.person, session.csrf, session.due) == (ann, opened.csrf, False)
+    assert session.token_hash == hashlib.sha256(opened.token.encode()).hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_capitals_of_a_name_do_not_matter(connection, ann, now):
 
 def test_every_login_has_a_new_token(connection, ann, now):
     opened = [log_in_person(connection, "ann", GOOD, now=now) for _ in range(3)]
-    assert len({one.token for one in opened} | {one.csrf for one in opened}) == 6
-    assert all(find_login_session(connection, one.token, now=now) for one in opened)
+    assert len({login.token for login in opened} | {login.csrf for login in opened}) == 6
+    assert all(find_login_session(connection, login.token, now=now) for login in opened)
 
 
 def test_neither_token_is_stored_or_shown(connection, ann, now):
@@ -89,24 +89,24 @@ def test_neither_token_is_stored_or_shown(connection, ann, now):
         find_login_session(connection, opened.token, now=now),
         sessions.verify_login(connection, "ann", GOOD),
     )
-    shown = f"{opened!r} {session!r} {verified!r}"
-    assert all(secret not in stored + shown for secret in (opened.token, opened.csrf, GOOD, "argon2id"))
+    representation = f"{opened!r} {session!r} {verified!r}"
+    assert all(secret not in stored + representation for secret in (opened.token, opened.csrf, GOOD, "argon2id"))
     assert hashlib.sha256(opened.csrf.encode()).hexdigest() in stored
 
 
 def test_the_same_work_is_done_whoever_asks(connection, ann, now, monkeypatch):
-    asked = []
+    hashes = []
     real = passwords.password_matches
     monkeypatch.setattr(
-        passwords, "password_matches", lambda stored, password: asked.append(stored) or real(stored, password)
+        passwords, "password_matches", lambda stored, password: hashes.append(stored) or real(stored, password)
     )
     people.deactivate_person(connection, add(connection, "ina", now).id)
     for name in ("ann", "bob", "ina", "no name at all"):
         assert log_in_person(connection, name, OTHER, now=now) is None
     assert sessions.verify_login(connection, "ina", GOOD) is None
-    assert len(asked) == 5
-    assert asked[1] == asked[3] == passwords.DUMMY_HASH
-    assert passwords.DUMMY_HASH not in (asked[0], asked[2], asked[4])
+    assert len(hashes) == 5
+    assert hashes[1] == hashes[3] == passwords.DUMMY_HASH
+    assert passwords.DUMMY_HASH not in (hashes[0], hashes[2], hashes[4])
 
 
 def test_an_older_hash_is_renewed_when_its_password_is_typed(connection, ann, now, monkeypatch):
@@ -216,11 +216,11 @@ def test_touching_neither_sets_back_nor_brings_back(connection, ann, now):
 
 
 def test_logout_ends_one_session(connection, ann, now):
-    one, other = (log_in_person(connection, "ann", GOOD, now=now).token for _ in range(2))
-    end_login_session(connection, one)
-    assert find_login_session(connection, one, now=now) is None
+    token, other = (log_in_person(connection, "ann", GOOD, now=now).token for _ in range(2))
+    end_login_session(connection, token)
+    assert find_login_session(connection, token, now=now) is None
     assert find_login_session(connection, other, now=now) is not None
-    end_login_session(connection, one)
+    end_login_session(connection, token)
     assert count(connection) == 1
 
 
@@ -272,11 +272,20 @@ def test_the_hash_of_a_token_is_no_token(connection, ann, now):
 
 
 def test_a_form_belongs_to_its_session(connection, ann, now):
-    one, other = (log_in_person(connection, "ann", GOOD, now=now) for _ in range(2))
-    session = find_login_session(connection, one.token, now=now)
-    assert csrf_token_matches(session, one.csrf)
-    for given in (other.csrf, "", one.csrf[:-1], one.csrf + "0", one.token, session.token_hash, "é", "\ud800"):
-        assert not csrf_token_matches(session, given)
+    login, other = (log_in_person(connection, "ann", GOOD, now=now) for _ in range(2))
+    session = find_login_session(connection, login.token, now=now)
+    assert csrf_token_matches(session, login.csrf)
+    for candidate in (
+        other.csrf,
+        "",
+        login.csrf[:-1],
+        login.csrf + "0",
+        login.token,
+        session.token_hash,
+        "é",
+        "\ud800",
+    ):
+        assert not csrf_token_matches(session, candidate)
 
 
 # Time tells nothing (ASVS 6.3.8)

@@ -40,13 +40,13 @@ WHOLE = (
 
 def overlapping(differ=819):
     """Which responses have which differences: one after the other, and round again."""
-    found, place = defaultdict(set), 0
+    differences, index = defaultdict(set), 0
     for trigger, count in PAPER.items():
         for _ in range(count):
-            found[place % differ].add(trigger)
-            place += 1
-    assert len(found) == differ
-    return found
+            differences[index % differ].add(trigger)
+            index += 1
+    assert len(differences) == differ
+    return differences
 
 
 def pair(number, triggers):
@@ -54,8 +54,8 @@ def pair(number, triggers):
     steps = [STEPS.get(trigger, (SOUND, SOUND)) for trigger in STEPS if trigger in triggers] + [(L1, L1)]
     second = "".join("0" if trigger in triggers else "1" for trigger in WHOLE)
     return [
-        annotation(f"r{number}", who, [step[place] for step in steps], ("1111", second)[place])
-        for place, who in enumerate(("A1", "A2"))
+        annotation(f"r{number}", who, [step[index] for step in steps], ("1111", second)[index])
+        for index, who in enumerate(("A1", "A2"))
     ]
 
 
@@ -75,19 +75,19 @@ def test_the_paper_s_819_and_4_are_823():
             rows += flagged(number)
         else:
             rows += pair(number, ())
-    found = count_response_adjudication(grouped(*rows))
-    assert (found.asked, found.complete, found.to_adjudicate) == (2_598, 2_598, 823)
-    assert (found.disagreements, found.flag_only) == (819, 4)
-    assert found.triggers == {**PAPER, AdjudicationTrigger.INCONSISTENT: 4}
-    assert (found.adjudicated, found.waiting) == (0, 823)
-    assert found.complete - found.to_adjudicate == 1_775
-    assert f"{found.to_adjudicate / found.complete:.1%}" == "31.7%"
+    adjudication = count_response_adjudication(grouped(*rows))
+    assert (adjudication.asked, adjudication.complete, adjudication.to_adjudicate) == (2_598, 2_598, 823)
+    assert (adjudication.disagreements, adjudication.flag_only) == (819, 4)
+    assert adjudication.triggers == {**PAPER, AdjudicationTrigger.INCONSISTENT: 4}
+    assert (adjudication.adjudicated, adjudication.waiting) == (0, 823)
+    assert adjudication.complete - adjudication.to_adjudicate == 1_775
+    assert f"{adjudication.to_adjudicate / adjudication.complete:.1%}" == "31.7%"
 
 
 def test_a_flag_beside_a_difference_is_no_flag_alone():
-    found = count_response_adjudication(grouped(*flagged(1, "1100"), *flagged(2)))
-    assert (found.to_adjudicate, found.disagreements, found.flag_only) == (2, 1, 1)
-    assert found.triggers == {AdjudicationTrigger.COMPLETENESS: 1, AdjudicationTrigger.INCONSISTENT: 2}
+    adjudication = count_response_adjudication(grouped(*flagged(1, "1100"), *flagged(2)))
+    assert (adjudication.to_adjudicate, adjudication.disagreements, adjudication.flag_only) == (2, 1, 1)
+    assert adjudication.triggers == {AdjudicationTrigger.COMPLETENESS: 1, AdjudicationTrigger.INCONSISTENT: 2}
 
 
 def test_labels_that_were_not_upheld_are_counted_without_names():
@@ -98,15 +98,20 @@ def test_labels_that_were_not_upheld_are_counted_without_names():
         annotation("r2", "A7", adjudicates=True),
         annotation("r3", "A1", labels="0111"), annotation("r3", "A2"),
     )  # fmt: skip
-    found = count_response_adjudication(rows)
-    assert (found.to_adjudicate, found.adjudicated, found.waiting, found.reference_seen_before) == (3, 2, 1, 1)
+    adjudication = count_response_adjudication(rows)
+    assert (
+        adjudication.to_adjudicate,
+        adjudication.adjudicated,
+        adjudication.waiting,
+        adjudication.reference_seen_before,
+    ) == (3, 2, 1, 1)
     # r1 has two steps and r2 one, by two people each.
-    assert found.changed["soundness of a step"] == OverruledLabels(1, 1, 6)
-    assert found.changed["substantive status of a step"] == OverruledLabels(0, 0, 6)
-    assert found.changed["L"] == OverruledLabels(1, 1, 4)
-    assert found.changed["A"] == OverruledLabels(1, 1, 4)
-    assert found.changed["C"] == OverruledLabels(1, 2, 4)
-    assert found.changed["Acc"] == OverruledLabels(1, 2, 4)
+    assert adjudication.changed["soundness of a step"] == OverruledLabels(1, 1, 6)
+    assert adjudication.changed["substantive status of a step"] == OverruledLabels(0, 0, 6)
+    assert adjudication.changed["L"] == OverruledLabels(1, 1, 4)
+    assert adjudication.changed["A"] == OverruledLabels(1, 1, 4)
+    assert adjudication.changed["C"] == OverruledLabels(1, 2, 4)
+    assert adjudication.changed["Acc"] == OverruledLabels(1, 2, 4)
 
 
 def test_a_changed_step_is_counted_once_and_not_for_the_labels_that_depend_on_it():
@@ -114,11 +119,11 @@ def test_a_changed_step_is_counted_once_and_not_for_the_labels_that_depend_on_it
         annotation("r", "A1", [FILLER, L1, L1]), annotation("r", "A2", [L1, L2, SOUND]),
         annotation("r", "A7", [L1, L2, L2], adjudicates=True),
     )  # fmt: skip
-    found = count_response_adjudication(rows)
-    assert found.changed["substantive status of a step"] == OverruledLabels(1, 1, 6)
+    adjudication = count_response_adjudication(rows)
+    assert adjudication.changed["substantive status of a step"] == OverruledLabels(1, 1, 6)
     # Five labels on steps that both call substantive, and four on steps that both call unsound.
-    assert found.changed["soundness of a step"] == OverruledLabels(1, 1, 5)
-    assert found.changed["reason of a step"] == OverruledLabels(1, 2, 4)
+    assert adjudication.changed["soundness of a step"] == OverruledLabels(1, 1, 5)
+    assert adjudication.changed["reason of a step"] == OverruledLabels(1, 2, 4)
 
 
 def test_short_forms_have_no_steps_to_change():
@@ -137,8 +142,8 @@ def test_one_person_alone_and_the_unfinished_disagree_with_nobody():
         annotation("r3", "A1"),
         annotation("r3", "A2"),
     )
-    found = count_response_adjudication(rows)
-    assert (found.asked, found.complete, found.to_adjudicate) == (3, 1, 0)
+    adjudication = count_response_adjudication(rows)
+    assert (adjudication.asked, adjudication.complete, adjudication.to_adjudicate) == (3, 1, 0)
 
 
 def test_screening_is_counted_the_same_way():
@@ -146,6 +151,11 @@ def test_screening_is_counted_the_same_way():
         screening("q1", "S1"), screening("q1", "S2", "N1"), screening("q1", "S3", "N1", adjudicates=True),
         screening("q2", "S1", "N2"), screening("q2", "S2", "N1"), screening("q3", "S1"), screening("q3", "S2"),
     ]  # fmt: skip
-    found = count_screening_adjudication(grouped_questions(rows))
-    assert (found.asked, found.to_adjudicate, found.adjudicated, found.waiting) == (3, 2, 1, 1)
-    assert found.triggers == {AdjudicationTrigger.ELIGIBILITY: 1, AdjudicationTrigger.REASON: 1}
+    adjudication = count_screening_adjudication(grouped_questions(rows))
+    assert (adjudication.asked, adjudication.to_adjudicate, adjudication.adjudicated, adjudication.waiting) == (
+        3,
+        2,
+        1,
+        1,
+    )
+    assert adjudication.triggers == {AdjudicationTrigger.ELIGIBILITY: 1, AdjudicationTrigger.REASON: 1}

@@ -26,7 +26,7 @@ def made(rows=(), questions=(), **settings):
 
 
 def row(found, name):
-    return next(one for one in found.responses.rows if one.judgment == name)
+    return next(row for row in found.responses.rows if row.judgment == name)
 
 
 PAIRS = [
@@ -37,11 +37,11 @@ PAIRS = [
 
 
 def test_responses_that_two_have_finished_are_compared():
-    found = made(PAIRS).responses
-    assert (found.responses, found.compared, found.questions, found.people) == (4, 2, 2, 2)
-    counted = {one.judgment: one.n for one in found.rows}
+    responses = made(PAIRS).responses
+    assert (responses.responses, responses.compared, responses.questions, responses.people) == (4, 2, 2, 2)
+    counted = {row.judgment: row.n for row in responses.rows}
     assert (counted["Substantive status"], counted["Step soundness"], counted["Local-failure reason"]) == (3, 2, 1)
-    assert found.adjudication.to_adjudicate == 2
+    assert responses.adjudication.to_adjudicate == 2
 
 
 def test_an_adjudicator_is_none_of_the_two():
@@ -55,19 +55,19 @@ def test_short_forms_have_no_rows_about_steps():
 
 
 def test_unanimous_and_empty_are_said_and_never_a_number():
-    found = made([annotation("r", "A1", labels="1-11"), annotation("r", "A2", labels="1-11")])
-    assert why_alpha_undefined(row(found, "Alignment A")) == UNDEFINED_UNANIMOUS
-    assert why_alpha_undefined(row(found, "Closure C")) == UNDEFINED_NOTHING_TO_COMPARE
+    report = made([annotation("r", "A1", labels="1-11"), annotation("r", "A2", labels="1-11")])
+    assert why_alpha_undefined(row(report, "Alignment A")) == UNDEFINED_UNANIMOUS
+    assert why_alpha_undefined(row(report, "Closure C")) == UNDEFINED_NOTHING_TO_COMPARE
     assert why_alpha_undefined(row(made(PAIRS), "Alignment A")) is None
-    text = json.dumps(agreement_to_json(found), allow_nan=False)
+    text = json.dumps(agreement_to_json(report), allow_nan=False)
     alpha = json.loads(text)["responses"]["agreement"][3]["alpha"]
     assert alpha == {"value": None, "interval": None, "undefined_resamples": 100, "undefined": UNDEFINED_UNANIMOUS}
 
 
 def test_nothing_finished_is_a_report_of_nothing():
-    found = made([Annotation("r", "q", AnnotationTaskKind.RESPONSE, 2)])
-    assert (found.responses.compared, found.screening) == (0, None)
-    assert all(why_alpha_undefined(one) == UNDEFINED_NOTHING_TO_COMPARE for one in found.responses.rows)
+    report = made([Annotation("r", "q", AnnotationTaskKind.RESPONSE, 2)])
+    assert (report.responses.compared, report.screening) == (0, None)
+    assert all(why_alpha_undefined(row) == UNDEFINED_NOTHING_TO_COMPARE for row in report.responses.rows)
     assert build_agreement_report(AnnotationSet()).responses is None
 
 
@@ -75,7 +75,7 @@ def test_json_has_ac1_of_every_binary_row_and_adjudication():
     told_ = agreement_to_json(
         made(PAIRS, [screening("q1", "S1"), screening("q1", "S2", "N1"), screening("q2", "S1", benchmark=None)])
     )
-    rows = {one["judgment"]: one for one in told_["responses"]["agreement"]}
+    rows = {entry["judgment"]: entry for entry in told_["responses"]["agreement"]}
     assert rows["Local-failure reason"]["ac1"] is None
     assert rows["Alignment A"]["ac1"] is not None
     assert told_["responses"]["adjudication"]["waiting"] == 2
@@ -103,6 +103,6 @@ def test_the_paper_s_size_is_counted_whole():
         for who in ("A1", "A2"):
             labels = "".join("0" if chance < 0.05 else "1" for chance in rng.random(4))
             rows.append(annotation(f"r{number}", who, steps, labels, question=f"q{number // 3}"))
-    found = made(rows)
-    assert (found.responses.compared, found.responses.questions) == (2_598, 866)
-    assert row(found, "Substantive status").n == 5 * 2_598
+    report = made(rows)
+    assert (report.responses.compared, report.responses.questions) == (2_598, 866)
+    assert row(report, "Substantive status").n == 5 * 2_598

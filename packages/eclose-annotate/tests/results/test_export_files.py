@@ -54,9 +54,9 @@ def out(tmp_path):
 def test_what_holds_is_written_as_judgments_verdicts_and_labels(out):
     write(out, judge="panel")
     judgments = list(read_records(out / "judgments.jsonl", Judgment))
-    assert [(one.response_id, one.judge) for one in judgments] == [("r1", "panel"), ("r2", "panel")]
+    assert [(judgment.response_id, judgment.judge) for judgment in judgments] == [("r1", "panel"), ("r2", "panel")]
     verdicts = list(read_records(out / "verdicts.jsonl", SettledVerdict))
-    assert [one.verdict for one in verdicts] == [one.verdict for one in judgments]
+    assert [verdict.verdict for verdict in verdicts] == [judgment.verdict for judgment in judgments]
     assert (verdicts[0].instance_id, verdicts[0].benchmark, verdicts[0].source) == (
         "q of r1",
         "B",
@@ -76,15 +76,15 @@ def test_what_holds_is_written_as_judgments_verdicts_and_labels(out):
 
 
 def test_what_does_not_hold_is_listed_and_counts_add_up(out):
-    done = write(out)
-    left = lines(out / "open.jsonl")
-    assert [(one.get("response_id"), one["reason"]) for one in left] == [
+    result = write(out)
+    rows = lines(out / "open.jsonl")
+    assert [(row.get("response_id"), row["reason"]) for row in rows] == [
         ("r3", "waits for adjudication"), ("r4", "1 of 2 have finished"), ("r5", "no annotator has finished"),
         (None, "waits for adjudication"),
     ]  # fmt: skip
-    counts = done.manifest.counts
+    counts = result.manifest.counts
     assert (counts.received, counts.accepted, counts.rejected) == (5, 2, OPEN)
-    assert done.manifest.funnel["questions"].accepted == 1
+    assert result.manifest.funnel["questions"].accepted == 1
 
 
 def test_everybody_s_own_word_is_there(out):
@@ -108,8 +108,8 @@ def test_times_of_passes_are_there_with_a_mark_on_fast_ones(out):
 
 def test_screening_is_in_the_layout_of_screen(out):
     write(out)
-    (one,) = read_records(out / "screening.jsonl", QuestionScreening)
-    assert one == QuestionScreening("q1", "people", True)
+    (record,) = read_records(out / "screening.jsonl", QuestionScreening)
+    assert record == QuestionScreening("q1", "people", True)
 
 
 def test_the_manifest_names_every_file_by_its_hash(out):
@@ -175,9 +175,9 @@ def test_no_cell_of_a_table_is_a_formula(out):
     assert names == {"labels", "annotations", "steps", "screening", "screening-annotations"}
     for path in out.glob("*.csv"):
         with path.open(encoding="utf-8-sig", newline="") as file:
-            found = list(csv.DictReader(file))
-        assert found
-        for row in found:
+            reader = list(csv.DictReader(file))
+        assert reader
+        for row in reader:
             for name, cell in row.items():
                 assert name == "seed" or not cell.lstrip(" ").startswith(
                     ("=", "+", "-", "@", "\t", "\r", "\n", *"＝＋－＠")
@@ -189,9 +189,9 @@ def test_tables_tell_labels_and_steps(out):
     second = replace(ROWS[1], judgment=replace(ROWS[1].judgment, closed=False))
     write(out, AnnotationSet(grouped(ROWS[0], second, *ROWS[2:])), formats=[LabelExportFormat.CSV])
     with (out / "annotations.csv").open(encoding="utf-8-sig") as file:
-        found = list(csv.DictReader(file))
-    assert [row["closed"] for row in found if row["response_id"] == "r1"] == ["yes", "no"]
-    assert (found[-1]["response_id"], found[-1]["annotator"], found[-1]["closed"]) == ("r5", "", "")
+        reader = list(csv.DictReader(file))
+    assert [row["closed"] for row in reader if row["response_id"] == "r1"] == ["yes", "no"]
+    assert (reader[-1]["response_id"], reader[-1]["annotator"], reader[-1]["closed"]) == ("r5", "", "")
     with (out / "steps.csv").open(encoding="utf-8-sig") as file:
         steps = list(csv.DictReader(file))
     assert ("r2", "A1", "1", "no", "L1") in {
@@ -228,11 +228,11 @@ def test_the_export_of_a_project_is_a_run_that_diagnose_reads(out, tmp_path):
         write(out, read_annotations(connection), material=read_stored_material(connection))
     project.close()
     read_records = read_judged_cases(out)
-    cases, left = read_records.cases, read_records.left_out
+    cases, left_out = read_records.cases, read_records.left_out
     assert (read_records.checked, read_records.stale) == (True, ())
     settled = lines(out / "labels.jsonl")
-    assert [case.response.id for case in cases] == [one["response_id"] for one in settled]
-    assert {reason for _, reason in left} == {"it was not judged"}
-    assert len(left) == len([one for one in lines(out / "open.jsonl") if "response_id" in one])
-    for case, one in zip(cases, settled, strict=True):
-        assert case.verdict.closed is one["labels"]["C"]
+    assert [case.response.id for case in cases] == [row["response_id"] for row in settled]
+    assert {reason for _, reason in left_out} == {"it was not judged"}
+    assert len(left_out) == len([line for line in lines(out / "open.jsonl") if "response_id" in line])
+    for case, row in zip(cases, settled, strict=True):
+        assert case.verdict.closed is row["labels"]["C"]

@@ -51,54 +51,58 @@ def test_a_table_is_read_and_settled(tmp_path):
     path = table(
         tmp_path / "l.csv", row(benchmark="B", model="m", seed="7"), row(annotator="A2", benchmark="B", model="m")
     )
-    (one,) = read_label_files([path]).annotations.responses
-    assert (one.kind, one.required, one.final.origin) == (AnnotationTaskKind.SHORT, 2, LabelOrigin.AGREED)
-    assert (one.question_id, one.benchmark, one.source) == ("q1", "B", ResponseSource("m", None, 7))
-    assert one.final.judgment.verdict.reliable is True
+    (response,) = read_label_files([path]).annotations.responses
+    assert (response.kind, response.required, response.final.origin) == (
+        AnnotationTaskKind.SHORT,
+        2,
+        LabelOrigin.AGREED,
+    )
+    assert (response.question_id, response.benchmark, response.source) == ("q1", "B", ResponseSource("m", None, 7))
+    assert response.final.judgment.verdict.reliable is True
 
 
 @pytest.mark.parametrize("yes,no", [("yes", "no"), ("TRUE", "False"), ("1", "0"), (" y ", "n"), ("1.0", "0.0")])
 def test_labels_are_written_in_many_ways(tmp_path, yes, no):
     path = table(tmp_path / "l.csv", row(aligned=yes, closed=no))
-    (one,) = read_label_files([path]).annotations.responses
-    assert (one.judgments[0].aligned, one.judgments[0].closed) == (True, False)
+    (response,) = read_label_files([path]).annotations.responses
+    assert (response.judgments[0].aligned, response.judgments[0].closed) == (True, False)
 
 
 @pytest.mark.parametrize("yes,no", [(True, False), (1, 0), (1.0, 0.0), ("yes", "no")])
 def test_letters_and_json_values_are_read(tmp_path, yes, no):
-    given = {"L": yes, "A": no, "C": yes, "K": None, "Acc": no}
-    path = objects(tmp_path / "l.jsonl", {"response_id": "r", "question_id": "q", "annotator": 7, **given})
-    (one,) = read_label_files([path]).annotations.responses
-    verdict = one.judgments[0].verdict
+    labels = {"L": yes, "A": no, "C": yes, "K": None, "Acc": no}
+    path = objects(tmp_path / "l.jsonl", {"response_id": "r", "question_id": "q", "annotator": 7, **labels})
+    (response,) = read_label_files([path]).annotations.responses
+    verdict = response.judgments[0].verdict
     assert (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct) == (
         True, False, True, None, False,
     )  # fmt: skip
-    assert one.judgments[0].unjudged == {Criterion.COMPLETENESS: NOT_LABELLED}
-    assert one.annotations[0].annotator == "7"
+    assert response.judgments[0].unjudged == {Criterion.COMPLETENESS: NOT_LABELLED}
+    assert response.annotations[0].annotator == "7"
 
 
 def test_soundness_that_was_not_judged_is_unknown_and_not_true(tmp_path):
     path = table(tmp_path / "l.csv", row(locally_sound=""))
-    (one,) = read_label_files([path]).annotations.responses
-    assert (one.judgments[0].locally_sound, one.judgments[0].steps) == (None, ())
-    assert one.final.judgment.verdict.reliable is None
+    (response,) = read_label_files([path]).annotations.responses
+    assert (response.judgments[0].locally_sound, response.judgments[0].steps) == (None, ())
+    assert response.final.judgment.verdict.reliable is None
 
 
 def test_columns_may_have_other_names(tmp_path):
     path = table(tmp_path / "l.csv", {"id": "r", "q": "q", "who": "x", "on_target": "no"})
     names = {"response_id": "id", "question_id": "q", "annotator": "who", "aligned": "on_target"}
-    (one,) = read_label_files([path], columns=names).annotations.responses
-    assert (one.response_id, one.judgments[0].aligned, one.judgments[0].closed) == ("r", False, None)
+    (response,) = read_label_files([path], columns=names).annotations.responses
+    assert (response.response_id, response.judgments[0].aligned, response.judgments[0].closed) == ("r", False, None)
     with pytest.raises(SettingError, match="unknown name targeted"):
         read_label_files([path], columns={"targeted": "x"})
 
 
 def test_a_run_knows_the_question_and_where_it_comes_from(tmp_path):
-    given = row()
-    del given["question_id"]
-    path = table(tmp_path / "l.csv", given)
-    (one,) = read_label_files([path], run=RUN).annotations.responses
-    assert (one.question_id, one.benchmark, one.source) == ("q1", "B", ResponseSource("m"))
+    fields = row()
+    del fields["question_id"]
+    path = table(tmp_path / "l.csv", fields)
+    (response,) = read_label_files([path], run=RUN).annotations.responses
+    assert (response.question_id, response.benchmark, response.source) == ("q1", "B", ResponseSource("m"))
     with pytest.raises(UserError, match=r"l\.csv row 2: question_id: is empty; add the column, or name the run"):
         read_label_files([path])
     other = table(tmp_path / "o.csv", row("r9"), row(question_id="q7"))
@@ -120,10 +124,13 @@ def test_a_run_with_two_questions_or_responses_under_one_id_is_refused(tmp_path)
 
 def test_people_who_are_missing_leave_a_response_open(tmp_path):
     path = table(tmp_path / "l.csv", row(), row(annotator="A2"), row("r2"))
-    assert [one.open_reason for one in read_label_files([path]).annotations.responses] == [None, "1 of 2 have finished"]
-    one, other = read_label_files([path], per_response=1).annotations.responses
-    assert (one.final.origin, other.final.origin) == (LabelOrigin.AGREED, LabelOrigin.SINGLE)
-    assert (one.required, other.required) == (2, 1)
+    assert [response.open_reason for response in read_label_files([path]).annotations.responses] == [
+        None,
+        "1 of 2 have finished",
+    ]
+    first, other = read_label_files([path], per_response=1).annotations.responses
+    assert (first.final.origin, other.final.origin) == (LabelOrigin.AGREED, LabelOrigin.SINGLE)
+    assert (first.required, other.required) == (2, 1)
     assert read_label_files([path], per_response=3).annotations.responses[0].open_reason == "2 of 3 have finished"
 
 
@@ -134,8 +141,12 @@ def test_an_adjudicator_settles(tmp_path):
         row(annotator="A2", closed="no"),
         row(annotator="A7", adjudicates="yes"),
     )
-    (one,) = read_label_files([path]).annotations.responses
-    assert (one.required, one.final.origin, one.adjudication.annotator) == (2, LabelOrigin.ADJUDICATED, "A7")
+    (response,) = read_label_files([path]).annotations.responses
+    assert (response.required, response.final.origin, response.adjudication.annotator) == (
+        2,
+        LabelOrigin.ADJUDICATED,
+        "A7",
+    )
 
 
 def test_one_file_for_each_person(tmp_path):
@@ -201,12 +212,12 @@ def test_flat_tables_come_back_with_their_labels(tmp_path, ending):
     names = ("annotations", "screening-annotations")
     back = read_label_files([tmp_path / "out" / f"{name}.{ending}" for name in names]).annotations
     assert back.questions == there.questions
-    for one, other in zip(back.responses, there.responses, strict=True):
-        assert (one.response_id, one.question_id, one.benchmark, one.source, one.required, one.open_reason) == (
+    for copy, other in zip(back.responses, there.responses, strict=True):
+        assert (copy.response_id, copy.question_id, copy.benchmark, copy.source, copy.required, copy.open_reason) == (
             other.response_id, other.question_id, other.benchmark, other.source, other.required, other.open_reason,
         )  # fmt: skip
-        assert [judgment.verdict for judgment in one.judgments] == [judgment.verdict for judgment in other.judgments]
-        assert (one.adjudication is None) == (other.adjudication is None)
+        assert [judgment.verdict for judgment in copy.judgments] == [judgment.verdict for judgment in other.judgments]
+        assert (copy.adjudication is None) == (other.adjudication is None)
 
 
 def screening_row(**more):
@@ -216,8 +227,8 @@ def screening_row(**more):
 def test_screening_may_be_made_elsewhere(tmp_path):
     path = table(tmp_path / "s.csv", screening_row(), screening_row(annotator="S2", eligible="no", code="N3"),
                  screening_row(question_id="q2"))  # fmt: skip
-    one, other = read_label_files([path]).annotations.questions
-    assert ([row.code for row in one.screenings], one.open_reason) == ([None, "N3"], "waits for adjudication")
+    first, other = read_label_files([path]).annotations.questions
+    assert ([row.code for row in first.screenings], first.open_reason) == ([None, "N3"], "waits for adjudication")
     assert other.open_reason == "1 of 2 have finished"
 
 

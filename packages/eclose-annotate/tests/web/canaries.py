@@ -101,10 +101,10 @@ class Canaries:
 
     def of(self, kinds, *owners: str) -> set[str]:
         """The tokens of some kinds that belong to one of the owners."""
-        return {token for token, one in self.known.items() if one.kind in kinds and one.of in owners}
+        return {token for token, canary in self.known.items() if canary.kind in kinds and canary.of in owners}
 
     def kinds(self, kinds) -> set[str]:
-        return {token for token, one in self.known.items() if one.kind in kinds}
+        return {token for token, canary in self.known.items() if canary.kind in kinds}
 
 
 def _instance(canaries: Canaries, name: str) -> Instance:
@@ -182,7 +182,7 @@ class Study:
     """What the ids in the database are called here."""
 
     def nick(self, name: str) -> str:
-        return next(nick for nick, one in self.names.items() if one == name)
+        return next(nick for nick, username in self.names.items() if username == name)
 
     def tasks(self) -> list[Task]:
         """All that were given out so far."""
@@ -209,8 +209,8 @@ class Study:
     def family_question(self) -> set[str]:
         """The tokens of the question of the family."""
         with self.project.reading() as connection:
-            shown = connection.execute(text("SELECT shown FROM annotate_families")).scalar_one()
-        return tokens_in(json.loads(shown)["question"].encode())
+            material = connection.execute(text("SELECT shown FROM annotate_families")).scalar_one()
+        return tokens_in(json.loads(material)["question"].encode())
 
     def csrf(self, nick: str) -> str:
         return "" if nick == NOBODY else sessions._csrf(self.keys[nick])
@@ -238,18 +238,18 @@ def _fill(project: AnnotationProject, canaries: Canaries, questions: int) -> dic
     """Two responses to every question, the last of them without an answer, and a family."""
     instances = [_instance(canaries, f"q{number}") for number in range(questions)]
     responses = [
-        _response(canaries, f"q{number}/r{which}", one, answered=(number, which) != (questions - 1, 1))
-        for number, one in enumerate(instances)
+        _response(canaries, f"q{number}/r{which}", instance, answered=(number, which) != (questions - 1, 1))
+        for number, instance in enumerate(instances)
         for which in range(2)
     ]
     with project.writing() as connection:
         add_questions(connection, instances)
         add_responses(connection, responses)
-        shown = asdict(_family(canaries, "f0"))
-        row = {"key": json.dumps(canaries.token("family id", "f0")), "shown": json.dumps(shown)}
+        material = asdict(_family(canaries, "f0"))
+        row = {"key": json.dumps(canaries.token("family id", "f0")), "shown": json.dumps(material)}
         connection.execute(_ADD_FAMILY, row)
-    found = {token: one.of for token, one in canaries.known.items()}
-    return {key: found[key] for key in canaries.kinds({"question id", "response id", "family id"})}
+    owners = {token: canary.of for token, canary in canaries.known.items()}
+    return {key: owners[key] for key in canaries.kinds({"question id", "response id", "family id"})}
 
 
 def _people(project: AnnotationProject, canaries: Canaries) -> tuple[dict[str, str], dict[str, str], str]:
@@ -296,8 +296,8 @@ def _template(seed: int, questions: int, settings: tuple) -> tuple[Path, tuple]:
 @contextmanager
 def study(folder: Path, *, seed: int = 1, questions: int = 2, **settings):
     """A project full of tokens, in a folder of its own."""
-    made, parts = _template(seed, questions, tuple(sorted(settings.items())))
-    shutil.copytree(made, folder)
+    template, parts = _template(seed, questions, tuple(sorted(settings.items())))
+    shutil.copytree(template, folder)
     project = AnnotationProject(folder, parts[0], make_database_engine(folder / DATABASE_FILE, connections=8))
     _in_no_hurry_to_the_disk(project)
     try:
@@ -338,10 +338,10 @@ def _decoded(run: str):
 
 def tokens_in(data: bytes) -> set[str]:
     """The tokens in a text, however they are written."""
-    found = set()
+    tokens = set()
     for view in views(data):
-        found.update(TOKEN.findall(view), NUMBER.findall(view))
-    return found
+        tokens.update(TOKEN.findall(view), NUMBER.findall(view))
+    return tokens
 
 
 def bytes_of(answer) -> bytes:
@@ -367,8 +367,8 @@ class Scan:
         if answer.headers.get("content-encoding"):
             self.leaks.append(f"{where}: what is packed cannot be looked at")
         for token in tokens_in(data):
-            one = self.canaries.known.get(token, Canary("unknown token", token))
+            canary = self.canaries.known.get(token, Canary("unknown token", token))
             if token in allowed:
-                self.met.setdefault(one.kind, set()).add(where.partition(":")[0])
+                self.met.setdefault(canary.kind, set()).add(where.partition(":")[0])
             else:
-                self.leaks.append(f"{where}: {one.kind} of {one.of}")
+                self.leaks.append(f"{where}: {canary.kind} of {canary.of}")

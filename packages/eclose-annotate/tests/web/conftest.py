@@ -14,12 +14,12 @@ __all__ = ["browser"]
 @pytest.fixture
 def one(tmp_path):
     """A project with something to hide."""
-    with study(tmp_path / "study") as found:
-        yield found
+    with study(tmp_path / "study") as project:
+        yield project
 
 
 @pytest.fixture
 def everybody(one):
     """All its people, logged in."""
-    with crowd(one) as found:
-        yield found
+    with crowd(one) as people:
+        yield people

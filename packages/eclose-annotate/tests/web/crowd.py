@@ -40,18 +40,18 @@ class Crowd:
 
     def post(self, nick: str, path: str, fields=(), *, csrf: str | None = "own", **headers: str) -> Answer:
         """Send a form: with the session's own token, with another text in its place, or without (None)."""
-        given = dict(fields)
+        form = dict(fields)
         if csrf is not None:
-            given = {"csrf": self.study.csrf(nick) if csrf == "own" else csrf, **given}
-        return self.ask("POST", nick, path, urlencode(given, errors="surrogatepass").encode(), FORM | headers)
+            form = {"csrf": self.study.csrf(nick) if csrf == "own" else csrf, **form}
+        return self.ask("POST", nick, path, urlencode(form, errors="surrogatepass").encode(), FORM | headers)
 
     def ask(self, method: str, nick: str, path: str, body: bytes = b"", headers=()) -> Answer:
         """Ask for anything; a header that is None is left out."""
-        given = {"host": "127.0.0.1", "sec-fetch-site": "same-origin", "content-length": str(len(body))}
+        fields = {"host": "127.0.0.1", "sec-fetch-site": "same-origin", "content-length": str(len(body))}
         if nick != NOBODY:
-            given["cookie"] = f"{self._cookie}={self.study.keys[nick]}"
-        given |= dict(headers)
-        sent = [(name.encode(), value.encode("latin-1")) for name, value in given.items() if value is not None]
+            fields["cookie"] = f"{self._cookie}={self.study.keys[nick]}"
+        fields |= dict(headers)
+        sent = [(name.encode(), value.encode("latin-1")) for name, value in fields.items() if value is not None]
         return self._runner.run(asked(self.app, method, path, sent, [body]))
 
 
@@ -73,46 +73,46 @@ async def asked(app, method: str, path: str, headers, body: list[bytes], client=
         "server": ("127.0.0.1", 80),
         "state": {},
     }
-    left, said = list(body), []
+    pending, messages = list(body), []
 
     async def receive():
-        if not left:
+        if not pending:
             # Whoever waits for the other side to go waits until it has answered.
             await asyncio.Event().wait()
-        part = left.pop(0)
-        return {"type": "http.request", "body": part, "more_body": bool(left)}
+        part = pending.pop(0)
+        return {"type": "http.request", "body": part, "more_body": bool(pending)}
 
     async def send(message):
-        said.append(message)
+        messages.append(message)
 
     # A bug is answered, and then raised for the server's log.
     with suppress(Exception):
         await app(scope, receive, send)
-    if not said:
+    if not messages:
         return Answer(0, Headers(), b"")
-    content = b"".join(message.get("body", b"") for message in said[1:])
-    return Answer(said[0]["status"], Headers(raw=said[0]["headers"]), content)
+    content = b"".join(message.get("body", b"") for message in messages[1:])
+    return Answer(messages[0]["status"], Headers(raw=messages[0]["headers"]), content)
 
 
 @contextmanager
 def crowd(one: Study, **house):
     """Everybody, before an application in this process."""
-    place = AnnotationServerState(one.project, **house)
+    state = AnnotationServerState(one.project, **house)
     with asyncio.Runner() as runner:
-        yield Crowd(one, build_annotation_app(place, hosts=("127.0.0.1",)), runner, cookie=place.cookie)
+        yield Crowd(one, build_annotation_app(state, hosts=("127.0.0.1",)), runner, cookie=state.cookie)
 
 
 def routes(app) -> list[tuple[str, str]]:
     """Every method and path of the application, asked of the application itself."""
     inner = app._app
-    found = [(method.upper(), path) for path, methods in inner.openapi()["paths"].items() for method in methods]
+    addresses = [(method.upper(), path) for path, methods in inner.openapi()["paths"].items() for method in methods]
     hidden = [
-        one
+        route
         for part in inner.routes
-        for one in getattr(getattr(part, "original_router", None), "routes", ())
-        if not one.include_in_schema
+        for route in getattr(getattr(part, "original_router", None), "routes", ())
+        if not route.include_in_schema
     ]
     others = {getattr(part, "path", None) for part in inner.routes if not hasattr(part, "original_router")}
     assert not hidden, "a route that is not listed is not looked at"
     assert others == {"/static"}, f"looked at nowhere: {others}"
-    return found
+    return addresses

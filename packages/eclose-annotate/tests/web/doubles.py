@@ -65,7 +65,7 @@ class Doubles:
 
 def run_doubles(one: Study, times: int) -> Doubles:
     """Submit the open passes of everybody in turn, each twice at the same moment."""
-    found, truth, rng = Doubles(), Truth(one), Random(7)
+    tally, truth, rng = Doubles(), Truth(one), Random(7)
     with served(one.project) as port:
         for number in range(times):
             nick, task = _open(truth)
@@ -78,18 +78,20 @@ def run_doubles(one: Study, times: int) -> Doubles:
                 other = fill(rng, truth.tasks[task], name, unanswered=unanswered)
             keys = ("k", "other") if number % 3 == 1 else ("k", "k")
             choose_key(one.project, task, name, "k")
-            said = _at_once(one, port, nick, f"/tasks/{task}/{name}", list(zip((form, other), keys, strict=True)))
-            _note(found, said, same=number % 3 == 0)
-            kept = [row for row in one.rows() if row[:2] == (task, name)]
-            found.rows += len(kept)
-            if len(kept) != 1:
-                found.wins.append(f"{len(kept)} rows of {task} {name}")
+            answers = _at_once(one, port, nick, f"/tasks/{task}/{name}", list(zip((form, other), keys, strict=True)))
+            _note(tally, answers, same=number % 3 == 0)
+            rows = [row for row in one.rows() if row[:2] == (task, name)]
+            tally.rows += len(rows)
+            if len(rows) != 1:
+                tally.wins.append(f"{len(rows)} rows of {task} {name}")
             truth.submitted(nick, task, name, form, "k")
-    return found
+    return tally
 
 
 def _open(truth: Truth) -> tuple[str, str]:
-    return next((one.nick, one.id) for one in truth.tasks.values() if truth.open_pass(one.nick, one.id) is not None)
+    return next(
+        (task.nick, task.id) for task in truth.tasks.values() if truth.open_pass(task.nick, task.id) is not None
+    )
 
 
 def _note(found: Doubles, said, *, same: bool) -> None:
@@ -101,7 +103,7 @@ def _note(found: Doubles, said, *, same: bool) -> None:
 
 def _at_once(one: Study, port: int, nick: str, path: str, forms) -> list[tuple[int, str]]:
     """Send both when both are ready; what each was answered."""
-    start, said = threading.Barrier(len(forms)), []
+    start, answers = threading.Barrier(len(forms)), []
 
     def send(form, key):
         body = urlencode({"csrf": one.csrf(nick), "key": key, **form.fields})
@@ -111,7 +113,7 @@ def _at_once(one: Study, port: int, nick: str, path: str, forms) -> list[tuple[i
         connection.request("POST", path, body, {"cookie": f"eclose={one.keys[nick]}", **FORM})
         answer = connection.getresponse()
         answer.read()
-        said.append((answer.status, answer.headers.get("location", "")))
+        answers.append((answer.status, answer.headers.get("location", "")))
         connection.close()
 
     threads = [threading.Thread(target=send, args=pair) for pair in forms]
@@ -119,4 +121,4 @@ def _at_once(one: Study, port: int, nick: str, path: str, forms) -> list[tuple[i
         thread.start()
     for thread in threads:
         thread.join()
-    return said
+    return answers

@@ -55,7 +55,7 @@ class House:
 
     def entries(self, *, draft: bool = False) -> dict[str, str]:
         """What the last form said, without what is not about the material."""
-        _, fields = [one for one in self.posts if one[0].endswith("/draft") is draft][-1]
+        _, fields = [post for post in self.posts if post[0].endswith("/draft") is draft][-1]
         return {name: value for name, value in fields.items() if name not in ("csrf", "key")}
 
 

@@ -36,11 +36,11 @@ ASIDE = ("Let us look at the passages one after the other.", "So the chain is co
 @cache
 def material(steps: int = 8):
     """A question with twenty passages, and a response with so many steps."""
-    item = next(one for one in make_world_items("musique", 3) if len(one.instance.evidence) == 20)
-    made = break_response(item, FailurePlan(), "1")
-    assert made is not None
-    texts = (ASIDE * steps)[:1] + made.response.trace.texts + ASIDE[1:] * steps
-    response = replace(made.response, trace=Trace.of(*texts[:steps]))
+    item = next(item for item in make_world_items("musique", 3) if len(item.instance.evidence) == 20)
+    broken = break_response(item, FailurePlan(), "1")
+    assert broken is not None
+    texts = (ASIDE * steps)[:1] + broken.response.trace.texts + ASIDE[1:] * steps
+    response = replace(broken.response, trace=Trace.of(*texts[:steps]))
     return item.instance, response
 
 
@@ -77,13 +77,13 @@ def sheet(
     **other,
 ) -> TaskPageContent:
     """A page of work, with material of the world unless told otherwise."""
-    form = next(one for one in PASSES_BY_TASK_KIND[kind] if one.name == name)
+    form = next(pass_form for pass_form in PASSES_BY_TASK_KIND[kind] if pass_form.name == name)
     disclosed = other.pop("material", None) or disclose(kind, name, *material(steps), hide=hide)
     settings = {"draft": (), "progress": PROGRESS} | other
     return TaskPageContent(
         task=TASK,
         kind=kind,
-        passes=tuple(one.name for one in PASSES_BY_TASK_KIND[kind]),
+        passes=tuple(pass_form.name for pass_form in PASSES_BY_TASK_KIND[kind]),
         form=form,
         material=disclosed,
         key=KEY,
@@ -270,7 +270,7 @@ def work_pages() -> dict[str, str]:
         tuple({"substantive": "yes", "sound": "yes"} for _ in range(8)),
         tuple({"substantive": "yes", "sound": "no", "failure": "L1"} for _ in range(8)),
     )
-    one, amended = sheet(name="B", draft=({"aligned": "no"},)), {"problems": (), "entries": ({"aligned": "no"},)}
+    page, amended = sheet(name="B", draft=({"aligned": "no"},)), {"problems": (), "entries": ({"aligned": "no"},)}
     return {
         "work-A": work(sheet(), entries=filled),
         "work-A-others": work(sheet(others=others), person=ADJUDICATOR),
@@ -281,5 +281,5 @@ def work_pages() -> dict[str, str]:
         "work-short": work(sheet(AnnotationTaskKind.SHORT, "B")),
         "work-screening": work(sheet(AnnotationTaskKind.SCREENING, "S")),
         "work-family": work(sheet(AnnotationTaskKind.FAMILY, "F")),
-        "amend": render_annotation_page("amend.html", **given(sheet=one, action="/amend/rEo-1", **amended)),
+        "amend": render_annotation_page("amend.html", **given(sheet=page, action="/amend/rEo-1", **amended)),
     }

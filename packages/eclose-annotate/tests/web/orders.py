@@ -86,8 +86,8 @@ class Order:
         for _ in range(requests):
             self._step()
             self.tally.requests += 1
-            if (rows := self.study.rows()) != (wanted := self.truth.rows()):
-                self.tally.advances.append(f"the database has {set(rows) ^ set(wanted)}")
+            if (rows := self.study.rows()) != (expected := self.truth.rows()):
+                self.tally.advances.append(f"the database has {set(rows) ^ set(expected)}")
                 break
         self.tally.orders += 1
         self.tally.pages += self.scan.pages
@@ -129,7 +129,7 @@ class Order:
         self._open(nick, own or self._any_task())
 
     def _any_own(self, nick: str) -> str | None:
-        own = [one.id for one in self.truth.tasks.values() if one.nick == nick]
+        own = [task.id for task in self.truth.tasks.values() if task.nick == nick]
         return self.rng.choice(own) if own and self.rng.random() < 0.5 else None
 
     def _open(self, nick: str, task: str) -> None:
@@ -160,9 +160,9 @@ class Order:
             form = spoil(self.rng, form)
         csrf = self.rng.random() < 0.8
         path = f"/tasks/{task}/{name}/draft"
-        wanted = self.truth.drafted(nick, task, name, form, csrf=csrf)
+        expected = self.truth.drafted(nick, task, name, form, csrf=csrf)
         answer = self.crowd.post(nick, path, {"key": "k", **form.fields}, csrf="own" if csrf else "other")
-        self._check(answer, wanted, self._own(nick), f"{nick} drafts {path}")
+        self._check(answer, expected, self._own(nick), f"{nick} drafts {path}")
 
     def replay(self) -> None:
         """Send what was sent before, once more, by whoever it was or by another."""
@@ -188,24 +188,24 @@ class Order:
     def look_around(self) -> None:
         nick, path = self._anybody(), self.rng.choice(PAGES)
         answer = self.crowd.get(nick, path)
-        wanted = answer.status_code
+        expected = answer.status_code
         if path == "/dashboard":
-            wanted = {"lea": 200, NOBODY: 303}.get(nick, 404)
-        self._check(answer, wanted, self.truth.may_see(nick, path), f"{nick} looks at {path}")
+            expected = {"lea": 200, NOBODY: 303}.get(nick, 404)
+        self._check(answer, expected, self.truth.may_see(nick, path), f"{nick} looks at {path}")
 
     def take(self) -> None:
         nick, csrf = self._anybody(), self.rng.random() < 0.9
         if self.rng.random() < 0.7:
             nick = self._somebody(("eve", "sol", "fin"))
         answer = self.crowd.post(nick, "/take", csrf="own" if csrf else None)
-        wanted = {NOBODY: 303, "lea": 404}.get(nick, 303 if csrf else 403)
-        self._check(answer, wanted, self._own(nick), f"{nick} takes")
+        expected = {NOBODY: 303, "lea": 404}.get(nick, 303 if csrf else 403)
+        self._check(answer, expected, self._own(nick), f"{nick} takes")
         self._know_taken(nick, answer)
 
     def _know_taken(self, nick: str, answer) -> None:
         """Take note of a case that an adjudicator was given."""
         task_id = answer.headers.get("location", "").partition("?")[0].removeprefix("/tasks/")
-        task = next((one for one in self.study.tasks() if one.id == task_id), None)
+        task = next((task for task in self.study.tasks() if task.id == task_id), None)
         if task is not None and task_id not in self.truth.tasks:
             if (wrong := self.truth.took(nick, task)) is not None:
                 self.tally.advances.append(wrong)
@@ -218,30 +218,30 @@ class Order:
             nick = owner if self.rng.random() < 0.7 else nick
         else:
             task, name = self._any_task(), self.rng.choice("ABCDSF")
-        wanted = self.truth.undone(nick, task, name, csrf=csrf)
+        expected = self.truth.undone(nick, task, name, csrf=csrf)
         answer = self.crowd.post(nick, f"/tasks/{task}/{name}/undo", csrf="own" if csrf else "x")
-        self._check(answer, wanted, self._own(nick), f"{nick} undoes {task} {name}")
+        self._check(answer, expected, self._own(nick), f"{nick} undoes {task} {name}")
         self.truth.note_leaves()
 
     def change(self) -> None:
         """Open what may be changed, and perhaps change it."""
         leave = self._any_leave()
-        one = self.truth.leaves.get(leave)
-        nick = self._anybody() if one is None or self.rng.random() < 0.4 else self.truth.tasks[one.task].nick
+        old_pass = self.truth.leaves.get(leave)
+        nick = self._anybody() if old_pass is None or self.rng.random() < 0.4 else self.truth.tasks[old_pass.task].nick
         may = self.truth.may_see(nick, f"/amend/{leave}")
         usable = self.truth.leave(nick, leave)
-        wanted = 303 if nick == NOBODY else 200 if usable is not None else 404
-        self._check(self.crowd.get(nick, f"/amend/{leave}"), wanted, may, f"{nick} looks at the change {leave}")
-        name = self.rng.choice("ABCD") if one is None else one.name
-        form = self._fill(self._any_task() if one is None else one.task, name)
+        expected = 303 if nick == NOBODY else 200 if usable is not None else 404
+        self._check(self.crowd.get(nick, f"/amend/{leave}"), expected, may, f"{nick} looks at the change {leave}")
+        name = self.rng.choice("ABCD") if old_pass is None else old_pass.name
+        form = self._fill(self._any_task() if old_pass is None else old_pass.task, name)
         if self.rng.random() < 0.4:
             form = spoil(self.rng, form)
         csrf = self.rng.random() < 0.8
-        wanted = self.truth.changed(nick, leave, form, csrf=csrf)
+        expected = self.truth.changed(nick, leave, form, csrf=csrf)
         answer = self.crowd.post(
             nick, f"/amend/{leave}", {"key": self._key(), **form.fields}, csrf="own" if csrf else ""
         )
-        self._check(answer, wanted, may, f"{nick} changes {leave}")
+        self._check(answer, expected, may, f"{nick} changes {leave}")
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
@@ -250,12 +250,12 @@ class Order:
         may = self.truth.may_see(nick, f"/tasks/{task}")
         named = {"%41": "A"}.get(name, name)
         choose_key(self.study.project, task, named, key)
-        wanted = self.truth.submitted(nick, task, named, form, key, csrf=csrf)
+        expected = self.truth.submitted(nick, task, named, form, key, csrf=csrf)
         if "/" in name or not name:
-            wanted = None
+            expected = None
         path = f"/tasks/{task}/{name}"
         answer = self.crowd.post(nick, path, {"key": key, **form.fields}, csrf="own" if csrf else "0" * 64)
-        self._check(answer, wanted, may if answer.status_code == 422 else self._own(nick), f"{nick} submits {path}")
+        self._check(answer, expected, may if answer.status_code == 422 else self._own(nick), f"{nick} submits {path}")
         if answer.status_code == 303 and nick != NOBODY:
             self.sent.append((nick, task, named, form, key))
             self._know_taken(nick, answer)
@@ -289,9 +289,9 @@ class Order:
         return f"{self.rng.randrange(10**12)}"
 
     def _fill(self, task: str, name: str | None) -> Form:
-        known = self.truth.tasks.get(task) or next(iter(self.truth.tasks.values()))
+        task_row = self.truth.tasks.get(task) or next(iter(self.truth.tasks.values()))
         usual = name if name in ("A", "B", "C", "D", "S", "F") else {"%41": "A"}.get(name, "B")
-        return fill(self.rng, known, usual, unanswered=self.study.unanswered in known.owners)
+        return fill(self.rng, task_row, usual, unanswered=self.study.unanswered in task_row.owners)
 
 
 def run_orders(folder: Path, seeds, requests: int) -> Tally:
@@ -299,6 +299,6 @@ def run_orders(folder: Path, seeds, requests: int) -> Tally:
     tally = Tally()
     for seed in seeds:
         settings = ({}, {"hide_evidence": True}, {"labels_to_adjudicator": True})[seed % 3]
-        with study(folder / f"order-{seed}", questions=4, **settings) as one, crowd(one) as everybody:
-            Order(one, everybody, tally, seed).run(requests)
+        with study(folder / f"order-{seed}", questions=4, **settings) as small_study, crowd(small_study) as everybody:
+            Order(small_study, everybody, tally, seed).run(requests)
     return tally

@@ -16,7 +16,7 @@ from tests.web.truth import ASKED, Form, Truth, fill, spoil
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-STATIC = tuple(f"/static/{one.name}" for one in (files("eclose_annotate.web") / "static").iterdir())
+STATIC = tuple(f"/static/{path.name}" for path in (files("eclose_annotate.web") / "static").iterdir())
 ELSEWHERE = ("/nothing", "/static/nothing", "/static/../app.py", "/static/%2e%2e/app.py", "/tasks", "/openapi.json")
 ROLES = ("ann", "sue", "fay", "eve", "sol", "fin", "lea", NOBODY)
 """One of each kind."""
@@ -52,10 +52,10 @@ class Sweep:
 
     def work(self, nick: str) -> bool:
         """Do the open pass, with all that can be done on the way; False where nothing is open."""
-        found = [(one, name) for one in self.truth.tasks if (name := self.truth.open_pass(nick, one)) is not None]
-        if not found:
+        passes = [(task, name) for task in self.truth.tasks if (name := self.truth.open_pass(nick, task)) is not None]
+        if not passes:
             return False
-        task, name = found[0]
+        task, name = passes[0]
         form = self._form(nick, task, name)
         path, may = f"/tasks/{task}/{name}", self.truth.may_see(nick, f"/tasks/{task}")
         self._look(self.crowd.get(nick, f"/tasks/{task}"), may, f"{name}: {nick} opens", 200)
@@ -95,13 +95,13 @@ class Sweep:
         """Take note of a case that an adjudicator was given."""
         task = where.partition("?")[0].removeprefix("/tasks/")
         if task not in self.truth.tasks and "/" not in task:
-            self.truth.know(next(one for one in self.study.tasks() if one.id == task))
+            self.truth.know(next(candidate for candidate in self.study.tasks() if candidate.id == task))
 
     def change(self, nick: str, task: str, name: str) -> None:
         """Undo what was just submitted where nothing was disclosed since, and change it."""
-        wanted = self.truth.undone(nick, task, name)
-        self._look(self.crowd.post(nick, f"/tasks/{task}/{name}/undo"), self._own(nick), f"page: {nick} undoes", wanted)
-        if wanted != 303:
+        status = self.truth.undone(nick, task, name)
+        self._look(self.crowd.post(nick, f"/tasks/{task}/{name}/undo"), self._own(nick), f"page: {nick} undoes", status)
+        if status != 303:
             return
         before = set(self.truth.leaves)
         self.truth.note_leaves()
@@ -148,15 +148,15 @@ class Sweep:
     def filled(self, template: str, nick: str) -> Iterable[str]:
         """The addresses of a route, with all that could stand in its places; in a quick look a few of each."""
         places = re.findall(r"{(\w+)}", template)
-        choices = [self._choices(place, template, nick) for place in places]
+        choices = [self._choices(position, template, nick) for position in places]
         for values in product(*choices):
             path = template
-            for place, value in zip(places, values, strict=True):
-                path = path.replace(f"{{{place}}}", value)
+            for placeholder, value in zip(places, values, strict=True):
+                path = path.replace(f"{{{placeholder}}}", value)
             yield path
 
     def _choices(self, place: str, template: str, nick: str) -> list[str]:
-        known = {
+        choices = {
             "task": self._tasks(nick),
             "name": [self.study.names["bob"], "nobody"] if "people" in template else list("ABCDSFZ"),
             "reopening": [*list(self.truth.leaves)[-3:], "nothing"],
@@ -166,19 +166,19 @@ class Sweep:
             "change": ["deactivate", "end", "promote"],
             "file": ["labels.jsonl", "nothing"],
         }
-        assert place in known, f"say in {__name__} what can stand for {{{place}}} in {template}"
-        found = known[place]
-        if place == "task" or len(found) <= 2:
-            return found
+        assert place in choices, f"say in {__name__} what can stand for {{{place}}} in {template}"
+        values = choices[place]
+        if place == "task" or len(values) <= 2:
+            return values
         # All tasks at every look, and a few of the rest: it is looked at often.
-        return self.rng.sample(found, 2)
+        return self.rng.sample(values, 2)
 
     def _tasks(self, nick: str) -> list[str]:
         """One's own, and others'."""
         if self.thorough:
             return [*self.truth.tasks, "nothing"]
-        own = [one.id for one in self.truth.tasks.values() if one.nick == nick]
-        others = [one.id for one in self.truth.tasks.values() if one.nick != nick]
+        own = [task.id for task in self.truth.tasks.values() if task.nick == nick]
+        others = [task.id for task in self.truth.tasks.values() if task.nick != nick]
         return [*own[:2], *self.rng.sample(others, 2), "nothing"]
 
     def _own(self, nick: str) -> set[str]:

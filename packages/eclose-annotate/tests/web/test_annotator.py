@@ -131,10 +131,10 @@ def test_draft_comes_back(enter):
     ann = enter("ann")
     address = ann.task()
     action, fields = ann.form(address)
-    kept = {name: value for name, value in fields.items() if not name.startswith("2.")}
-    assert ann.client.post(f"{action}/draft", data=kept).status_code == 204
-    assert ticked(ann.get(address)) == len(kept) - 2
-    assert ann.client.post(f"{address}/B/draft", data=kept).status_code in (409, 422)
+    draft = {name: value for name, value in fields.items() if not name.startswith("2.")}
+    assert ann.client.post(f"{action}/draft", data=draft).status_code == 204
+    assert ticked(ann.get(address)) == len(draft) - 2
+    assert ann.client.post(f"{address}/B/draft", data=draft).status_code in (409, 422)
 
 
 @pytest.mark.slow
@@ -200,14 +200,14 @@ def test_pass_can_be_undone_until_the_next_disclosure(project, enter):
     where = ann.submit(address).headers["location"]
     assert undoable(ann.get(where)) == f"{address}/D/undo"
     opened = ann.post(f"{address}/D/undo").headers["location"]
-    done = ann.post(opened, key="k", **{"1.correct": "no", "1.complete": "no"})
-    assert done.headers["location"].partition("?")[0] == ann.task()
+    response = ann.post(opened, key="k", **{"1.correct": "no", "1.complete": "no"})
+    assert response.headers["location"].partition("?")[0] == ann.task()
     assert "not correct, not complete" in ann.get("/finished").text
 
 
 def test_guideline_is_that_of_the_own_work(enter):
-    told = {"ann": ("A", "B", "C", "D"), "sue": ("S",), "lead": ("A", "B", "C", "D", "S")}
-    for name, passes in told.items():
+    expected = {"ann": ("A", "B", "C", "D"), "sue": ("S",), "lead": ("A", "B", "C", "D", "S")}
+    for name, passes in expected.items():
         page = enter(name).get("/guideline")
         assert page.status_code == 200
         assert tuple(re.findall(r'<section class="panel" id="(\w)"', page.text)) == passes

@@ -40,10 +40,12 @@ def rows():
 
 
 def names_of_tests():
-    found = set()
+    names = set()
     for path in (ROOT / "packages" / "eclose-annotate" / "tests").rglob("test_*.py"):
-        found |= {one.name for one in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(one, ast.FunctionDef)}
-    return found
+        names |= {
+            node.name for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.FunctionDef)
+        }
+    return names
 
 
 def test_every_item_has_its_row():
@@ -55,19 +57,19 @@ def test_every_item_has_its_row():
 
 
 def test_every_test_that_is_named_exists():
-    known = names_of_tests()
-    for item, _, done, shown in rows():
-        named = re.findall(r"`(\w+)`", shown)
-        assert done
-        assert named or shown in WITHOUT_TEST, item
-        assert [name for name in named if name not in known] == [], item
+    test_names = names_of_tests()
+    for item, _, measure, proof in rows():
+        named = re.findall(r"`(\w+)`", proof)
+        assert measure
+        assert named or proof in WITHOUT_TEST, item
+        assert [name for name in named if name not in test_names] == [], item
 
 
 def calls(path):
     """The names of all that is called in a file."""
-    for one in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(one, ast.Call):
-            yield one, ast.unparse(one.func)
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call):
+            yield node, ast.unparse(node.func)
 
 
 def test_nothing_is_evaluated_unpickled_or_started():
@@ -88,12 +90,14 @@ def test_statements_are_constants():
         for call, name in calls(path):
             if name not in ("text", "connection.exec_driver_sql"):
                 continue
-            parts = [one for argument in call.args for one in ast.walk(argument) if isinstance(one, ast.FormattedValue)]
+            parts = [
+                node for argument in call.args for node in ast.walk(argument) if isinstance(node, ast.FormattedValue)
+            ]
             for part in parts:
-                names = {one.id for one in ast.walk(part) if isinstance(one, ast.Name)}
+                names = {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
                 # The statements of a table, put together once at import.
                 allowed = ("query", "PersonRole", "AnnotationTaskKind", "AnnotatorPool")
-                assert all(one.isupper() or one in allowed for one in names), (path, ast.unparse(call))
+                assert all(name.isupper() or name in allowed for name in names), (path, ast.unparse(call))
 
 
 @pytest.mark.slow
@@ -104,8 +108,8 @@ def test_only_good_hashes_are_used():
 
 
 def test_templates_never_trust_a_text():
-    for one in TEXTS.iterdir():
-        assert not re.search(r"\|\s*safe|autoescape\s+false|Markup", one.read_text("utf-8")), one.name
+    for template in TEXTS.iterdir():
+        assert not re.search(r"\|\s*safe|autoescape\s+false|Markup", template.read_text("utf-8")), template.name
 
 
 def test_the_script_writes_no_html():
@@ -119,8 +123,8 @@ def test_the_script_writes_no_html():
 def test_the_browser_keeps_no_material():
     """Two settings of the page are kept, by name; and htmx keeps no pages."""
     words = (STATIC / "annotate.js").read_text("utf-8")
-    kept = set(re.findall(r"\bkeep\(\s*[\"'](\w+)", words)) | set(re.findall(r"\bkept\(\s*[\"'](\w+)", words))
-    assert kept <= {"keys", "theme", "excerpt", "excerpts", "guide"}
+    keys = set(re.findall(r"\bkeep\(\s*[\"'](\w+)", words)) | set(re.findall(r"\bkept\(\s*[\"'](\w+)", words))
+    assert keys <= {"keys", "theme", "excerpt", "excerpts", "guide"}
     assert not re.search(r"sessionStorage|indexedDB|caches\.", words)
     assert '"historyCacheSize": 0' in (ROOT / "packages/eclose-annotate/src/eclose_annotate/web/pages.py").read_text(
         "utf-8"
@@ -128,9 +132,9 @@ def test_the_browser_keeps_no_material():
 
 
 def test_password_fields_hide_and_let_paste(tmp_path):
-    with study(tmp_path / "study") as one, crowd(one) as everybody:
+    with study(tmp_path / "study") as small_study, crowd(small_study) as everybody:
         pages = [everybody.get(NOBODY, "/login"), everybody.get("ann", "/account")]
-        pages.append(everybody.get(NOBODY, f"/invitation/{one.invited}"))
+        pages.append(everybody.get(NOBODY, f"/invitation/{small_study.invited}"))
     for page in pages:
         fields = re.findall(r"<input[^>]*password[^>]*>", page.text)
         assert fields

@@ -23,8 +23,8 @@ PASSES = "ABCD"
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     """The whole work of a small project, with every route looked at by every role after every pass."""
-    with study(tmp_path_factory.mktemp("swept") / "study") as one, crowd(one) as everybody:
-        sweep = Sweep(one, everybody, thorough=False)
+    with study(tmp_path_factory.mktemp("swept") / "study") as setup, crowd(setup) as everybody:
+        sweep = Sweep(setup, everybody, thorough=False)
         sweep.run()
         yield sweep
 
@@ -54,16 +54,16 @@ def test_everything_is_shown_where_it_should_be(swept):
 def test_the_work_was_done_to_its_end(swept):
     """Two adjudicators and all who came before them have been through all their passes."""
     assert swept.study.rows() == swept.truth.rows()
-    adjudicated = {one.kind for one in swept.truth.tasks.values() if one.nick in ("eve", "sol", "fin")}
+    adjudicated = {task.kind for task in swept.truth.tasks.values() if task.nick in ("eve", "sol", "fin")}
     assert adjudicated == {"response", "screening", "family"}
 
 
 def test_what_no_page_shows_is_in_the_database_and_what_judges_said_is_not(one):
     """Models, methods and ids could leak; automatic judgments, supporting passages and completions are not there."""
-    held = b"".join(path.read_bytes() for path in one.project.folder.iterdir() if path.name.startswith(DATABASE_FILE))
-    found = {one.canaries.known[token].kind for token in tokens_in(held)}
-    assert found >= NEVER
-    assert not found & NOWHERE
+    data = b"".join(path.read_bytes() for path in one.project.folder.iterdir() if path.name.startswith(DATABASE_FILE))
+    kinds = {one.canaries.known[token].kind for token in tokens_in(data)}
+    assert kinds >= NEVER
+    assert not kinds & NOWHERE
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def do(one, truth, nick, rng, *, until=99, **told):
     with one.project.reading() as connection:
         person = people.find_person(connection, one.names[nick])
     for _ in range(until):
-        found = [(task, name) for task in truth.tasks if (name := truth.open_pass(nick, task)) is not None]
-        if not found:
+        passes = [(task, name) for task in truth.tasks if (name := truth.open_pass(nick, task)) is not None]
+        if not passes:
             return
-        task, name = found[0]
+        task, name = passes[0]
         form = fill(rng, truth.tasks[task], name, unanswered=one.unanswered in truth.tasks[task].owners)
         entries = [
             {field: told.get(field, "yes") for field in entry if field in told or field not in ("failure", "code")}
@@ -146,16 +146,16 @@ def test_what_others_decide_changes_no_byte_of_a_page(one, everybody, nick):
 
 def case_of(folder, second):
     """All pages an adjudicator meets at a case, where the second annotator differs in something."""
-    with study(folder) as one, crowd(one) as everybody:
-        truth = Truth(one)
+    with study(folder) as setup, crowd(setup) as everybody:
+        truth = Truth(setup)
         for nick in ("ann", "bob", "cyd", "dan"):
-            do(one, truth, nick, Random(1), **(second if nick == "cyd" else {}))
+            do(setup, truth, nick, Random(1), **(second if nick == "cyd" else {}))
         pages = [plain(everybody.get("eve", "/"))]
         task = everybody.post("eve", "/take").headers["location"].rsplit("/")[-1]
-        truth.know(next(known for known in one.tasks() if known.id == task))
+        truth.know(next(candidate for candidate in setup.tasks() if candidate.id == task))
         for _ in truth.tasks[task].passes:
             pages.append(plain(everybody.get("eve", f"/tasks/{task}")))
-            do(one, truth, "eve", Random(1), until=1)
+            do(setup, truth, "eve", Random(1), until=1)
         return [*pages, plain(everybody.get("eve", "/finished"))]
 
 
@@ -164,18 +164,18 @@ def test_why_a_case_is_in_the_queue_changes_no_byte_of_a_page(tmp_path):
     """Whether they differ in the first pass, in the last, or agree on what cannot be right, is not to be seen."""
     whys = ({"sound": "no"}, {"aligned": "no"}, {"complete": "no"}, {"correct": "no"})
     pages = [case_of(tmp_path / f"{number}", why) for number, why in enumerate(whys)]
-    assert all(one == pages[0] for one in pages[1:])
+    assert all(page == pages[0] for page in pages[1:])
 
 
 @pytest.mark.slow
 def test_an_adjudicator_sees_labels_only_where_the_project_says_so(tmp_path):
-    for number, wanted in enumerate((False, True)):
-        with study(tmp_path / f"{number}", labels_to_adjudicator=wanted) as one, crowd(one) as everybody:
-            truth = Truth(one)
+    for number, disclosed in enumerate((False, True)):
+        with study(tmp_path / f"{number}", labels_to_adjudicator=disclosed) as setup, crowd(setup) as everybody:
+            truth = Truth(setup)
             for nick in ("ann", "bob", "cyd", "dan"):
-                do(one, truth, nick, Random(1), **({"aligned": "no"} if nick == "cyd" else {}))
+                do(setup, truth, nick, Random(1), **({"aligned": "no"} if nick == "cyd" else {}))
             where = everybody.post("eve", "/take").headers["location"]
-            assert ('class="others"' in everybody.get("eve", where).text) is wanted
+            assert ('class="others"' in everybody.get("eve", where).text) is disclosed
 
 
 def test_it_is_not_told_that_there_is_no_answer(one, everybody):
@@ -186,8 +186,8 @@ def test_it_is_not_told_that_there_is_no_answer(one, everybody):
     do(one, truth, nick, Random(1), until=4 * (without.place - 1))
     assert truth.open_pass(nick, without.id) == "A"
     for what in ("", "/draft"):
-        given = {"key": "k", "1.closed": "yes"}
-        answers = [everybody.post(nick, f"/tasks/{without.id}/{name}{what}", given) for name in "BCD"]
+        fields = {"key": "k", "1.closed": "yes"}
+        answers = [everybody.post(nick, f"/tasks/{without.id}/{name}{what}", fields) for name in "BCD"]
         assert {(answer.status_code, answer.content) for answer in answers} == {(409, answers[0].content)}
 
 

@@ -27,10 +27,10 @@ def test_random_orders_win_nothing(tmp_path, orders):
 @pytest.mark.slow
 def test_two_who_submit_at_once_make_one_row(tmp_path):
     """Over a socket, with threads: the same click twice, two tabs, two opinions."""
-    with study(tmp_path / "study") as one:
-        found = run_doubles(one, 24)
-    assert (found.rows, found.wins) == (24, [])
-    assert found.answers == Counter({(303, 303): 8, (303, 409): 16})
+    with study(tmp_path / "study") as small_study:
+        tally = run_doubles(small_study, 24)
+    assert (tally.rows, tally.wins) == (24, [])
+    assert tally.answers == Counter({(303, 303): 8, (303, 409): 16})
 
 
 # --- the same with a lock taken out: each of these must be found -----------------------------------------------------
@@ -80,4 +80,4 @@ def test_an_answer_that_is_shown_early_is_found_out(tmp_path, monkeypatch):
     monkeypatch.setattr(visible, "PASS_QUERIES", {**visible.PASS_QUERIES, "B": visible.PASS_QUERIES["C"]})
     monkeypatch.setattr(visible, "_BUILDERS", {**visible._BUILDERS, "B": _answer_in_the_reasoning})
     tally = run_orders(tmp_path, range(8), REQUESTS)
-    assert any("answer of" in one for one in tally.disclosures)
+    assert any("answer of" in disclosure for disclosure in tally.disclosures)

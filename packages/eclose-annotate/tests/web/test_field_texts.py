@@ -21,15 +21,15 @@ def test_there_are_words_for_every_field_and_for_nothing_else():
 @pytest.mark.parametrize("field", ALL_FIELDS.values(), ids=lambda field: field.name)
 def test_choices_are_those_of_the_form_in_its_order_with_keys_of_their_own(field: FormField):
     choices = field_texts.FIELD_TEXTS[field.name].choices
-    assert tuple(one.value for one in choices) == tuple(map(str, field.choices))
-    keys = [one.key for one in choices]
+    assert tuple(choice.value for choice in choices) == tuple(map(str, field.choices))
+    keys = [choice.key for choice in choices]
     assert len(set(keys)) == len(keys)
     # Keys that do something else on the page.
     assert not set(keys) & set("jklhufgepvc./,? ")
 
 
 def test_a_code_has_its_own_digit():
-    assert {one.value: one.key for one in field_texts.FIELD_TEXTS["code"].choices} == {
+    assert {choice.value: choice.key for choice in field_texts.FIELD_TEXTS["code"].choices} == {
         "N4": "4", "N1": "1", "N2": "2", "N3": "3", "N5": "5",
     }  # fmt: skip
 
@@ -90,8 +90,8 @@ def test_rules_that_the_protocol_does_not_have_are_not_told():
 
 def test_codes_stand_in_the_order_of_precedence():
     for field in ("code", "failure"):
-        told = re.findall(r"^- \*\*(\w\d)\*\*", sections()[field].rules, re.MULTILINE)
-        assert told == [choice.value for choice in field_texts.FIELD_TEXTS[field].choices]
+        codes = re.findall(r"^- \*\*(\w\d)\*\*", sections()[field].rules, re.MULTILINE)
+        assert codes == [choice.value for choice in field_texts.FIELD_TEXTS[field].choices]
 
 
 def test_guideline_speaks_to_people():

@@ -158,13 +158,13 @@ def test_no_secret_is_kept_or_logged(one, caplog):
         everybody.post("newcomer", "/account", {"current": "x", "password": mine + "2", "again": mine + "2"})
         everybody.post("newcomer", "/take")
         everybody.post("newcomer", "/logout")
-    held = b"".join(path.read_bytes() for path in one.project.folder.iterdir() if path.is_file())
+    data = b"".join(path.read_bytes() for path in one.project.folder.iterdir() if path.is_file())
     for secret in (mine, typed_as_name, token, csrf, one.invited):
         assert secret not in caplog.text
-        assert secret.encode() not in held
+        assert secret.encode() not in data
     with one.project.reading() as connection:
-        told = connection.execute(text("SELECT actor, action FROM annotate_events")).all()
-    assert {("unknown", "login refused"), (one.names["ann"], "login refused")} <= {tuple(row) for row in told}
+        events = connection.execute(text("SELECT actor, action FROM annotate_events")).all()
+    assert {("unknown", "login refused"), (one.names["ann"], "login refused")} <= {tuple(row) for row in events}
 
 
 def test_the_command_line_of_the_browser_names_a_file_and_no_token(tmp_path, monkeypatch):

@@ -74,8 +74,8 @@ def study_of(folder, texts):
 
 def pages_of(everybody, texts):
     """Every page that shows such texts, by who sees it: those of work, of changes, of problems, of the lead."""
-    one, steps = everybody.study, range(1, len(texts) + 1)
-    own = {name: task for task, name in _tasks(one)}
+    study, steps = everybody.study, range(1, len(texts) + 1)
+    own = {name: task for task, name in _tasks(study)}
     forms = {
         "A": {f"{n}.{name}": "yes" for n in steps for name in ("substantive", "sound")},
         "B": {"1.aligned": "yes"},
@@ -85,7 +85,7 @@ def pages_of(everybody, texts):
     for name, form in forms.items():
         yield "ann", everybody.get("ann", f"/tasks/{own['ann']}")
         yield "ann", everybody.post("ann", f"/tasks/{own['ann']}/{name}", {"key": "k", "1.zz": texts[0]})
-        key = choose_key(one.project, own["ann"], name, f"key of {name}")
+        key = choose_key(study.project, own["ann"], name, f"key of {name}")
         assert everybody.post("ann", f"/tasks/{own['ann']}/{name}", {"key": texts[0][:60], **form}).status_code == 409
         assert everybody.post("ann", f"/tasks/{own['ann']}/{name}", {"key": key, **form}).status_code == 303
         if name in "AD":
@@ -135,7 +135,7 @@ def test_every_text_stays_text(tmp_path):
     plain = [f"plain words {number}" for number in range(len(PAYLOADS))]
     shapes = []
     for name, texts in (("hostile", PAYLOADS), ("plain", plain)):
-        with study_of(tmp_path / name, texts) as one, crowd(one) as everybody:
+        with study_of(tmp_path / name, texts) as study, crowd(study) as everybody:
             answers = [answer for _, answer in pages_of(everybody, texts)]
         assert all(answer.status_code < 500 for answer in answers)
         shapes.append([Shape(answer.text) for answer in answers])
@@ -151,8 +151,8 @@ def without_policy(app):
     async def stripped(scope, receive, send):
         async def pass_on(message):
             if message["type"] == "http.response.start":
-                kept = [pair for pair in message["headers"] if pair[0] != b"content-security-policy"]
-                message = {**message, "headers": kept}
+                headers = [pair for pair in message["headers"] if pair[0] != b"content-security-policy"]
+                message = {**message, "headers": headers}
             await send(message)
 
         await app(scope, receive, pass_on)
@@ -166,12 +166,12 @@ def without_policy(app):
 def test_nothing_runs_in_a_browser(browser, tmp_path, policy):
     """Every page of work, every change and the lead's page, over a socket: no script runs, nothing is fetched."""
     with (
-        study_of(tmp_path / "study", PAYLOADS) as one,
-        served(one.project, wrap=(lambda app: app) if policy else without_policy) as port,
+        study_of(tmp_path / "study", PAYLOADS) as study,
+        served(study.project, wrap=(lambda app: app) if policy else without_policy) as port,
     ):
-        seen = [visit(browser, one, port, nick, path) for nick, path in walked(one, port)]
-    assert len(seen) >= 12
-    assert [found for found in seen if found != ([], [], [])] == []
+        visits = [visit(browser, study, port, nick, path) for nick, path in walked(study, port)]
+    assert len(visits) >= 12
+    assert [outcome for outcome in visits if outcome != ([], [], [])] == []
 
 
 def walked(one, port):
@@ -229,6 +229,6 @@ def visit(browser, one, port, nick, path):
     tab.keyboard.press("j")
     tab.keyboard.press("f")
     tab.mouse.move(400, 400)
-    found = tab.evaluate("pwned"), tab.evaluate("violations"), heard
+    outcome = tab.evaluate("pwned"), tab.evaluate("violations"), heard
     context.close()
-    return found
+    return outcome

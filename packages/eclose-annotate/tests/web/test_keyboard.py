@@ -180,8 +180,10 @@ FOUND = "() => [...CSS.highlights.get('found')].map(String)"
 
 def test_numbers_of_citations_are_not_searched_for(browser):
     passages = (DisclosedPassage(0, "Zoe", "Zoe wrote 9 books by 1990, 3 of them with 12 maps."),)
-    shown = SoundnessMaterial("Where?", passages, (DisclosedStep(1, "So Zoe [9, 3] drew maps, as passage 12 says."),))
-    with opened(browser, work(sheet(material=shown))) as (tab, _):
+    material = SoundnessMaterial(
+        "Where?", passages, (DisclosedStep(1, "So Zoe [9, 3] drew maps, as passage 12 says."),)
+    )
+    with opened(browser, work(sheet(material=material))) as (tab, _):
         ready(tab)
         press(tab, "f")
         assert set(tab.evaluate(FOUND)) == {"Zoe"}
@@ -192,8 +194,8 @@ def test_words_are_found_marked_and_stepped_through(browser):
         DisclosedPassage(0, "Zoë Brontë", "Zoë  Brontë was born in\nSão Paulo."),
         DisclosedPassage(1, "Other", "Sao Paulo; zoe bronte."),
     )
-    shown = SoundnessMaterial("Where?", passages, (DisclosedStep(1, "The poet Zoe Bronte was born in Santos."),))
-    with opened(browser, work(sheet(material=shown))) as (tab, _):
+    material = SoundnessMaterial("Where?", passages, (DisclosedStep(1, "The poet Zoe Bronte was born in Santos."),))
+    with opened(browser, work(sheet(material=material))) as (tab, _):
         ready(tab)
         press(tab, "/")
         assert tab.evaluate("document.activeElement.id") == "search"
@@ -233,10 +235,10 @@ def test_a_number_with_separators_is_one_word(browser):
         DisclosedPassage(0, "Town", "In 1968 the population was 327,464."),
         DisclosedPassage(1, "Other", "Of 327 houses 464 stand, and 3.5 are left."),
     )
-    shown = SoundnessMaterial(
+    material = SoundnessMaterial(
         "How many?", passages, (DisclosedStep(1, "So the town had 327,464 people, or 3.5 each."),)
     )
-    with opened(browser, work(sheet(material=shown))) as (tab, _):
+    with opened(browser, work(sheet(material=material))) as (tab, _):
         ready(tab)
         press(tab, "f")
         assert tab.evaluate(FOUND) == ["327,464", "3.5"]
@@ -253,9 +255,9 @@ def test_a_place_that_is_found_is_scrolled_into_sight(browser):
             if tab.get_attribute(".hit", "id") == "p-19":
                 break
             press(tab, "Enter")
-        seen = tab.locator("#passages").bounding_box()
+        box = tab.locator("#passages").bounding_box()
         top = tab.evaluate("() => [...CSS.highlights.get('here')][0].getBoundingClientRect().top")
-        assert seen["y"] <= top <= seen["y"] + seen["height"]
+        assert box["y"] <= top <= box["y"] + box["height"]
 
 
 def test_the_guideline_follows_the_decision(browser):
@@ -346,8 +348,8 @@ def test_the_watch_notices_what_runs(browser):
 def test_hostile_text_runs_nowhere(browser, policy):
     passages = tuple(DisclosedPassage(number, text, text) for number, text in enumerate(PAYLOADS))
     steps = tuple(DisclosedStep(number, text) for number, text in enumerate(PAYLOADS[:40], start=1))
-    shown = SoundnessMaterial(PAYLOADS[0], passages, steps)
-    with opened(browser, work(sheet(material=shown)), policy=policy) as (tab, _):
+    material = SoundnessMaterial(PAYLOADS[0], passages, steps)
+    with opened(browser, work(sheet(material=material)), policy=policy) as (tab, _):
         ready(tab)
         for _ in steps:
             press(tab, "f . j")

@@ -134,7 +134,7 @@ def test_the_browser_is_opened_without_the_token_on_its_command_line(project, mo
     page = project.folder / serve.BROWSER_FILE
     assert opened == [page.resolve().as_uri()]
     # The link that is printed is another one: each works once.
-    tokens = [re.search(r"/open/([\w-]{43})", shown)[1] for shown in (page.read_text(), capsys.readouterr().out)]
+    tokens = [re.search(r"/open/([\w-]{43})", output)[1] for output in (page.read_text(), capsys.readouterr().out)]
     assert len(set(tokens)) == 2
 
 

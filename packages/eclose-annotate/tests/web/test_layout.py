@@ -179,8 +179,8 @@ def test_split_is_moved_by_mouse_and_keys_and_kept(browser):
 
 
 def test_scroll_and_search_survive_the_passes(browser):
-    made = {f"/tasks/{TASK}": work(sheet()), "/next": work(sheet(name="B"))}
-    with opened(browser, made, f"/tasks/{TASK}", size=DESKTOP) as (tab, _):
+    routes = {f"/tasks/{TASK}": work(sheet()), "/next": work(sheet(name="B"))}
+    with opened(browser, routes, f"/tasks/{TASK}", size=DESKTOP) as (tab, _):
         ready(tab)
         press(tab, "/")
         tab.keyboard.type("festival")
@@ -216,8 +216,8 @@ def test_help_and_escape_switch_nothing_off(browser):
 def test_response_of_six_steps_takes_few_keys(browser):
     """Search and scrolling aside: keys of the decisions and submissions."""
     steps = tuple(DisclosedStep(number, f"Step {number} [0].") for number in range(1, 7))
-    shown = SoundnessMaterial("Where?", (DisclosedPassage(0, "t", "x"),), steps)
-    sheets = [(work(sheet(material=shown)), ["y n 2"] * 3 + ["y y"] * 2 + ["n"])]
+    material = SoundnessMaterial("Where?", (DisclosedPassage(0, "t", "x"),), steps)
+    sheets = [(work(sheet(material=material)), ["y n 2"] * 3 + ["y y"] * 2 + ["n"])]
     sheets += [(work(sheet(name=name)), keys) for name, keys in (("B", ["y"]), ("C", ["n"]), ("D", ["y", "n"]))]
     pressed = 0
     for html, keys in sheets:
@@ -297,7 +297,7 @@ def test_codes_of_screening_stand_below_one_another_in_their_order(browser):
         places = tab.evaluate(
             "() => [...document.querySelectorAll('.many .choice')].map((c) => [c.offsetLeft, c.offsetTop])"
         )
-        assert len({left for left, _ in places}) == 1
+        assert len({offset for offset, _ in places}) == 1
         assert places == sorted(places)
 
 

@@ -107,8 +107,8 @@ def test_axe_finds_nothing_serious(browser, size, scheme, states):
             for state in states if name.startswith("work") else ["as it is"]:
                 if STATES[state]:
                     press(tab, STATES[state])
-                found = tab.evaluate(AXE)
-                assert found == [], (name, state)
+                violations = tab.evaluate(AXE)
+                assert violations == [], (name, state)
 
 
 AXE = """async () => (await axe.run(document, {

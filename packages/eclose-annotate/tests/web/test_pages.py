@@ -109,12 +109,12 @@ def test_a_template_may_be_given_a_name():
 def test_a_form_has_one_group_for_each_field_and_one_radio_for_each_choice(kind, form):
     read = Reader(work(sheet(kind, form.name, steps=4)))
     groups: dict[str, list[str]] = {}
-    for radio in (one for one in read.all("input", type="radio") if one["name"] != "kind"):
+    for radio in (element for element in read.all("input", type="radio") if element["name"] != "kind"):
         groups.setdefault(radio["name"], []).append(radio["value"])
     entries = 4 if form.each_step else 1
     assert groups == {f"{n}.{field.name}": list(field.choices) for n in range(1, entries + 1) for field in form.fields}
     posts = [attrs for attrs in read.all("form", method="post") if "hx-post" in attrs]
-    assert [(one["action"], one["hx-post"], one["hx-swap"]) for one in posts] == [
+    assert [(post["action"], post["hx-post"], post["hx-swap"]) for post in posts] == [
         (f"/tasks/{TASK}/{form.name}", f"/tasks/{TASK}/{form.name}/draft", "none")
     ]
     assert read.all("input", name="key", value=KEY)
@@ -124,9 +124,9 @@ def test_a_form_has_one_group_for_each_field_and_one_radio_for_each_choice(kind,
 def test_every_choice_shows_its_key():
     for kind, form in FORMS:
         html = work(sheet(kind, form.name, steps=2))
-        found = re.findall(r'<label class="choice"><input [^>]*data-key="(.)"[^>]*> <kbd>(.)</kbd>', html)
-        assert len(found) == html.count('name="1.') + html.count('name="2.')
-        assert all(key == shown for key, shown in found)
+        pairs = re.findall(r'<label class="choice"><input [^>]*data-key="(.)"[^>]*> <kbd>(.)</kbd>', html)
+        assert len(pairs) == html.count('name="1.') + html.count('name="2.')
+        assert all(key == label for key, label in pairs)
 
 
 def test_each_pass_says_what_the_others_show_and_shows_no_more():
@@ -134,16 +134,16 @@ def test_each_pass_says_what_the_others_show_and_shows_no_more():
     reference, answer = "a reference that no passage has", "an answer that no step has"
     assert reference not in str(instance)
     for name, answers, references in (("A", 0, 0), ("B", 0, 0), ("C", 1, 0), ("D", 1, 1)):
-        shown = sheet(name=name).material
+        disclosed = sheet(name=name).material
         if name in "CD":
-            values = {part: getattr(shown, part) for part in ("question", "evidence", "trace")}
+            values = {part: getattr(disclosed, part) for part in ("question", "evidence", "trace")}
             more = {"reference": reference} if name == "D" else {}
-            shown = type(shown)(**values, answer=answer, **more)
-        html = work(sheet(name=name, material=shown))
+            disclosed = type(disclosed)(**values, answer=answer, **more)
+        html = work(sheet(name=name, material=disclosed))
         assert html.count(answer) == answers
         assert html.count(reference) == references
         read = Reader(html)
-        assert [one.get("class") for one in read.all("li") if one.get("title", "").count(": shows ")] == [
+        assert [item.get("class") for item in read.all("li") if item.get("title", "").count(": shows ")] == [
             "done" if other < name else "now" if other == name else "later" for other in "ABCD"
         ]
     # Steps have controls in the first pass and nowhere else.
@@ -164,7 +164,7 @@ def test_what_was_filled_in_is_filled_in_again():
         work(sheet(steps=3), entries=({"substantive": "no"}, {"substantive": "yes", "sound": "no", "failure": "L3"}))
     )
     radios = read.all("input", type="radio")
-    checked = [(one["name"], one["value"]) for one in radios if "checked" in one and one["name"] != "kind"]
+    checked = [(radio["name"], radio["value"]) for radio in radios if "checked" in radio and radio["name"] != "kind"]
     assert checked == [("1.substantive", "no"), ("2.substantive", "yes"), ("2.sound", "no"), ("2.failure", "L3")]
 
 
@@ -185,11 +185,11 @@ def test_problems_are_told_where_they_are_and_above():
 def test_others_are_anonymous_and_only_an_adjudicator_has_any():
     others = (({"substantive": "no"},), ({"substantive": "yes", "sound": "no", "failure": "L2"},))
     html = work(sheet(steps=1, others=others), person=ADJUDICATOR)
-    told = [
-        re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", one)).strip()
-        for one in re.findall(r'<p class="others">(.*?)</p>', html, re.DOTALL)
+    remarks = [
+        re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", paragraph)).strip()
+        for paragraph in re.findall(r'<p class="others">(.*?)</p>', html, re.DOTALL)
     ]
-    assert told == ["First: no Second: yes", "Second: no", "Second: L2"]
+    assert remarks == ["First: no Second: yes", "Second: no", "Second: L2"]
     assert 'class="others"' not in work(sheet(steps=1))
 
 
@@ -197,25 +197,25 @@ def test_steps_on_which_people_differ_are_marked():
     agreed, doubted = {"substantive": "yes", "sound": "yes"}, {"substantive": "yes", "sound": "no", "failure": "L1"}
     html = work(sheet(steps=3, others=((agreed, agreed, doubted), (agreed, doubted, doubted))), person=ADJUDICATOR)
     read = Reader(html)
-    assert [one["id"] for one in read.all("li", **{"class": "step differs"})] == ["s-2"]
+    assert [element["id"] for element in read.all("li", **{"class": "step differs"})] == ["s-2"]
     assert html.count("they differ") == 1
-    marked = [one["id"] for one in read.all("fieldset") if "differs" in one["class"]]
+    marked = [element["id"] for element in read.all("fieldset") if "differs" in element["class"]]
     assert marked == ["f-2-sound", "f-2-failure"]
     assert "differs" not in work(sheet(steps=3))
 
 
 def test_citations_of_passages_are_links():
     passages = tuple(DisclosedPassage(index, "t", "x") for index in (0, 1, 12))
-    told = "As [12] says, and passage 1; see [0, 12], [7], 1994 and Passages 12."
-    parts = pages.split_citations(told, passages)
-    assert "".join(part.text for part in parts) == told
+    text = "As [12] says, and passage 1; see [0, 12], [7], 1994 and Passages 12."
+    parts = pages.split_citations(text, passages)
+    assert "".join(part.text for part in parts) == text
     assert [(part.text, part.passage) for part in parts if part.passage is not None] == [
         ("[12]", 12), ("passage 1", 1), ("0", 0), ("12", 12), ("Passages 12", 12),
     ]  # fmt: skip
-    shown = AnnotatorReferenceMaterial("Where?", passages, told, None, "d")
-    html = work(sheet(name="D", material=shown))
+    material = AnnotatorReferenceMaterial("Where?", passages, text, None, "d")
+    html = work(sheet(name="D", material=material))
     assert '<a class="cite" href="#p-12">[12]</a>' in html
-    assert [one["href"] for one in Reader(html).all("a", **{"class": "cite"})] == [
+    assert [link["href"] for link in Reader(html).all("a", **{"class": "cite"})] == [
         "#p-12",
         "#p-1",
         "#p-0",
@@ -253,22 +253,22 @@ def test_an_amendment_has_no_drafts_and_goes_where_it_is_told():
 
 
 def test_no_answer_is_said_to_be_none():
-    shown = AnnotatorReferenceMaterial("Where?", (DisclosedPassage(0, "a", "b"),), "c", None, "d", ("e", "f"))
-    text = " ".join(Reader(work(sheet(name="D", material=shown))).text.split())
+    material = AnnotatorReferenceMaterial("Where?", (DisclosedPassage(0, "a", "b"),), "c", None, "d", ("e", "f"))
+    text = " ".join(Reader(work(sheet(name="D", material=material))).text.split())
     assert "No answer was submitted." in text
     assert "d also: e; f" in text
 
 
 def test_a_family_shows_what_was_changed():
-    one = sheet(AnnotationTaskKind.FAMILY, "F")
-    html = work(one)
+    page = sheet(AnnotationTaskKind.FAMILY, "F")
+    html = work(page)
     read = Reader(html)
-    shown = one.material
-    for text in (shown.edited_question, shown.question_answer, *(step.text for step in shown.question_steps)):
+    material = page.material
+    for text in (material.edited_question, material.question_answer, *(step.text for step in material.question_steps)):
         assert text in "".join(read.text.split("\n"))
-    old = next(passage for passage in shown.passages if passage.index == shown.edited_passage.index)
-    gone = [piece.text for piece in pages.mark_new_words(old.text, shown.edited_passage.text) if piece.mark == "new"]
-    came = [piece.text for piece in pages.mark_new_words(shown.edited_passage.text, old.text) if piece.mark == "new"]
+    old = next(passage for passage in material.passages if passage.index == material.edited_passage.index)
+    gone = [piece.text for piece in pages.mark_new_words(old.text, material.edited_passage.text) if piece.mark == "new"]
+    came = [piece.text for piece in pages.mark_new_words(material.edited_passage.text, old.text) if piece.mark == "new"]
     assert gone
     assert all(f"<del>{text}</del>" in html for text in gone)
     assert all(f"<ins>{text}</ins>" in html for text in came)
@@ -276,9 +276,9 @@ def test_a_family_shows_what_was_changed():
 
 def test_the_dashboard_has_every_form_and_export():
     read = Reader(dashboard())
-    actions = {one["action"] for one in read.all("form", method="post")}
+    actions = {post_form["action"] for post_form in read.all("form", method="post")}
     assert {"/dashboard/invite", "/dashboard/export"} <= actions
-    links = {one["href"] for one in read.all("a")}
+    links = {anchor["href"] for anchor in read.all("a")}
     # Whatever shuts a person out is a link to a page that asks; letting in is not.
     assert {f"/dashboard/people/a1/{change}" for change in CONFIRMED_CHANGES} <= links
     assert {action for action in actions if "/people/" in action} == {"/dashboard/people/a4/activate"}
@@ -298,7 +298,7 @@ def test_home_says_what_is_next():
     base = {"receipt": None, "amendable": (), "take": False, "next_url": None, "undo": None}
     base |= {"guidelines": (), "practised": 7, "examples": 7, "awaiting_screening": 0, "must_practise": False}
     must_practise = {"must_practise": True, "practised": 5}
-    told = {
+    cases = {
         "Begin": base | {"progress": TaskProgress(0, 5, None), "next_url": "/tasks/x"},
         "Next task": base | {"progress": TaskProgress(1, 5, None), "next_url": "/tasks/x"},
         "All tasks are finished": base | {"progress": TaskProgress(5, 5, 3.0)},
@@ -306,16 +306,16 @@ def test_home_says_what_is_next():
         "Take the next case": base | {"progress": TaskProgress(2, 3, 61.0), "take": True},
         "Practise first": base | {"progress": TaskProgress(0, 5, None), "next_url": "/tasks/x"} | must_practise,
     }
-    for words_told, settings in told.items():
+    for words_told, settings in cases.items():
         html = pages.render_annotation_page("home.html", **given(**settings))
-        assert [other for other in told if other in html] == [words_told]
+        assert [other for other in cases if other in html] == [words_told]
 
 
 @pytest.mark.slow
 def test_hostile_text_stays_text():
     for text in PAYLOADS:
-        shown = AnnotatorReferenceMaterial(text, (DisclosedPassage(0, text, text),), text, text, text, (text,))
-        html = work(sheet(name="D", material=shown))
+        material = AnnotatorReferenceMaterial(text, (DisclosedPassage(0, text, text),), text, text, text, (text,))
+        html = work(sheet(name="D", material=material))
         tags = {tag for tag, _ in Reader(html).elements}
         assert not tags & {
             "img",
@@ -376,7 +376,7 @@ def test_pieces_make_up_the_text():
 def test_keys_are_listed_once_each():
     keys = [key for names, _ in pages.KEYBOARD_SHORTCUTS for key in names if key != "–"]
     assert len(set(keys)) == len(keys)
-    chosen = {choice.key for asked in field_texts.FIELD_TEXTS.values() for choice in asked.choices}
+    chosen = {choice.key for text in field_texts.FIELD_TEXTS.values() for choice in text.choices}
     assert chosen == set("yn12345")
 
 

@@ -90,7 +90,7 @@ def test_optional_practice_is_offered_and_none_is_not(tmp_path, password):
         ann = log_in(project, password, "ann")
         assert ("Practise first" in ann.get("/").text) is (practice is PracticeMode.OPTIONAL)
         assert ann.get(ann.task()).status_code == 200
-        shown = ann.get("/training").text
-        assert ("There are no practice examples" in shown) is (practice is PracticeMode.NONE)
+        text = ann.get("/training").text
+        assert ("There are no practice examples" in text) is (practice is PracticeMode.NONE)
         assert (ann.post("/training/citation", label="yes").status_code == 404) is (practice is PracticeMode.NONE)
         project.close()

@@ -83,11 +83,11 @@ def test_the_policy_needs_nothing_inline(everybody):
 def test_the_cookie_is_for_this_server_alone(one, tls, wanted):
     give_passwords(one, "ann")
     with crowd(one, tls=tls) as everybody:
-        said = login(everybody, "ann").headers["set-cookie"]
+        header = login(everybody, "ann").headers["set-cookie"]
         gone = everybody.post("bob", "/logout").headers["set-cookie"]
-    assert said.startswith(wanted)
-    assert len(said.partition("=")[2].partition(";")[0]) >= 43, "256 bits"
-    for cookie in (said, gone):
+    assert header.startswith(wanted)
+    assert len(header.partition("=")[2].partition(";")[0]) >= 43, "256 bits"
+    for cookie in (header, gone):
         assert {part.strip().lower() for part in cookie.split(";")[1:]} >= {"httponly", "path=/", "samesite=strict"}
         assert ("Secure" in cookie) is tls
         assert "domain" not in cookie.lower()
@@ -100,7 +100,7 @@ def test_the_cookie_is_for_this_server_alone(one, tls, wanted):
 def test_every_form_needs_the_token_of_its_session(one, everybody):
     """Without it, with a wrong one, with a colleague's: nothing is done, whoever asks."""
     before = state(one)
-    seen = set()
+    statuses = set()
     for method, template, path in every_address(everybody):
         if method != "POST" or (method, template) in OPEN:
             continue
@@ -108,11 +108,11 @@ def test_every_form_needs_the_token_of_its_session(one, everybody):
             for csrf in (None, "", "0" * 64, one.csrf("bob"), one.csrf(nick)[:-1]):
                 answer = everybody.post(nick, path, csrf=csrf)
                 assert answer.status_code in (403, 404), (nick, path)
-                seen.add((template, answer.status_code))
-    checked = {template for template, status in seen if status == 403}
+                statuses.add((template, answer.status_code))
+    checked = {template for template, status in statuses if status == 403}
     # Of a request that does not exist, nothing is said before its token is looked at; a study has no pages of `label`.
-    wanted = {path for method, path in routes(everybody.app) if method == "POST"} - {path for _, path in OPEN}
-    assert wanted - checked == {"/amend/{reopening}", "/labels/finish", "/labels/{task}/{name}/correct"}
+    post_paths = {path for method, path in routes(everybody.app) if method == "POST"} - {path for _, path in OPEN}
+    assert post_paths - checked == {"/amend/{reopening}", "/labels/finish", "/labels/{task}/{name}/correct"}
     assert state(one) == before
 
 
@@ -236,14 +236,14 @@ def test_no_other_method_does_anything(one, everybody, method):
 
 
 def test_a_websocket_is_turned_away(everybody):
-    said = []
+    messages = []
 
     async def send(message):
-        said.append(message)
+        messages.append(message)
 
     scope = {"type": "websocket", "path": "/static/annotate.css", "headers": []}
     asyncio.run(everybody.app(scope, None, send))
-    assert [message["type"] for message in said] == ["websocket.close"]
+    assert [message["type"] for message in messages] == ["websocket.close"]
 
 
 # --- what is another's -----------------------------------------------------------------------------------------------
@@ -352,11 +352,11 @@ def test_refusals_are_logged_with_who_and_when_and_without_tokens(one, everybody
     everybody.get(NOBODY, "/invitation/a-token-that-is-secret")
     everybody.post("ann", "/take", csrf=None)
     everybody.get("ann", "/", host="attacker.example")
-    said = caplog.text
-    assert len(re.findall(r"20\d\d-\d\d-\d\dT[\d:.]+\+00:00: ", said)) == 4
-    assert f"404 for {one.names['ann']} at GET /tasks/{{task}}" in said
-    assert f"403 for {one.names['ann']} at POST /take" in said
-    assert not [word for word in (task, "a-token-that-is-secret", "attacker") if word in said]
+    text = caplog.text
+    assert len(re.findall(r"20\d\d-\d\d-\d\dT[\d:.]+\+00:00: ", text)) == 4
+    assert f"404 for {one.names['ann']} at GET /tasks/{{task}}" in text
+    assert f"403 for {one.names['ann']} at POST /take" in text
+    assert not [word for word in (task, "a-token-that-is-secret", "attacker") if word in text]
 
 
 def test_nothing_tells_what_there_is(everybody):

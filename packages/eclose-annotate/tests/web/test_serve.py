@@ -43,15 +43,15 @@ def running(one, monkeypatch):
 
     @contextmanager
     def run(**settings):
-        done = Event()
-        given = {"port": 0, "is_finished": done.is_set, **settings}
+        event = Event()
+        options = {"port": 0, "is_finished": event.is_set, **settings}
         state = AnnotationServerState(one.project)
-        thread = Thread(target=serve.serve_annotation, args=(state,), kwargs=given, daemon=True)
+        thread = Thread(target=serve.serve_annotation, args=(state,), kwargs=options, daemon=True)
         thread.start()
         try:
             yield ports.get(timeout=20)
         finally:
-            done.set()
+            event.set()
             thread.join(20)
         assert not thread.is_alive()
 

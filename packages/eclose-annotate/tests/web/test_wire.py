@@ -17,34 +17,34 @@ from tests.web.doubles import HOST, served
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    with study(tmp_path_factory.mktemp("wire") / "study") as found:
-        yield found
+    with study(tmp_path_factory.mktemp("wire") / "study") as small_study:
+        yield small_study
 
 
 @pytest.fixture(scope="module")
 def port(one):
-    with served(one.project) as found:
-        yield found
+    with served(one.project) as tcp_port:
+        yield tcp_port
 
 
 def raw(port, data, *, wait=5.0):
     """What a server says to some bytes, until it has nothing more to say."""
     with socket.create_connection((HOST, port), timeout=wait) as connection:
         connection.sendall(data)
-        said = b""
+        response = b""
         try:
             while part := connection.recv(65536):
-                said += part
-                if b"\r\n\r\n" in said:
+                response += part
+                if b"\r\n\r\n" in response:
                     break
         except (TimeoutError, ConnectionError):
             pass
-    return said
+    return response
 
 
 def head(one, nick="eve", path="/take", **headers):
-    given = {"Host": HOST, "Cookie": f"eclose={one.keys[nick]}", "Content-Type": FORM["content-type"], **headers}
-    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
+    fields = {"Host": HOST, "Cookie": f"eclose={one.keys[nick]}", "Content-Type": FORM["content-type"], **headers}
+    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
     return "\r\n".join([*lines, "", ""]).encode()
 
 
@@ -86,8 +86,8 @@ def until_closed(port, data, *, wait=5.0):
 @pytest.fixture(scope="module")
 def hasty(one):
     """The port of a server with small limits."""
-    with served(one.project, limits=ConnectionLimits(header_seconds=0.3, body_seconds=0.5, incomplete=5)) as found:
-        yield found
+    with served(one.project, limits=ConnectionLimits(header_seconds=0.3, body_seconds=0.5, incomplete=5)) as tcp_port:
+        yield tcp_port
 
 
 @pytest.mark.parametrize(
@@ -177,13 +177,13 @@ def test_a_body_that_dawdles_keeps_nobody_waiting(one, port):
     ],
 )
 def test_bytes_that_are_no_request_of_ours_are_refused(port, data):
-    said = raw(port, data, wait=2.0)
-    assert said == b"" or said.split(b" ")[1][:1] == b"4"
+    response = raw(port, data, wait=2.0)
+    assert response == b"" or response.split(b" ")[1][:1] == b"4"
     assert alive(port)
 
 
 def test_the_server_does_not_say_what_it_is(port):
-    said = raw(port, b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").lower()
-    assert b"\r\nserver:" not in said
-    assert b"uvicorn" not in said
-    assert b"python" not in said
+    response = raw(port, b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").lower()
+    assert b"\r\nserver:" not in response
+    assert b"uvicorn" not in response
+    assert b"python" not in response

@@ -90,41 +90,43 @@ class Truth:
     def may_see(self, nick: str, path: str) -> set[str]:
         """The tokens that may be in the answer to a request."""
         canaries = self.study.canaries
-        seen = canaries.kinds({"project"})
+        tokens = canaries.kinds({"project"})
         where = [*path.partition("?")[0].split("/")[1:], ""]
         if where[0] == "invitation" and where[1] == self.study.invited:
-            seen |= canaries.of({"name"}, "newcomer")
+            tokens |= canaries.of({"name"}, "newcomer")
         if nick == NOBODY:
-            return seen
-        seen |= canaries.of({"name"}, nick)
+            return tokens
+        tokens |= canaries.of({"name"}, nick)
         if where[0] in ("dashboard", "training") and nick == "lea":
-            seen |= canaries.of({"name"}, *CREW, "newcomer")
+            tokens |= canaries.of({"name"}, *CREW, "newcomer")
         if where[0] == "finished":
-            seen |= self._questions(
-                task for task, given in self.given.items() if given and self.tasks[task].nick == nick
+            tokens |= self._questions(
+                task for task, passes in self.given.items() if passes and self.tasks[task].nick == nick
             )
         if where[0] in ("", "finished"):
             # A pass that was opened again is told with its question.
-            seen |= self._questions(one.task for one in self.leaves.values() if self.leave(nick, one.id) is not None)
+            tokens |= self._questions(
+                leave.task for leave in self.leaves.values() if self.leave(nick, leave.id) is not None
+            )
         if where[0] == "tasks" and (name := self.open_pass(nick, where[1])) is not None:
-            seen |= self.study.may_show(self.tasks[where[1]], name)
+            tokens |= self.study.may_show(self.tasks[where[1]], name)
         if where[0] == "amend" and (leave := self.leave(nick, where[1])) is not None:
-            seen |= self.study.may_show(self.tasks[leave.task], leave.name)
-        return seen
+            tokens |= self.study.may_show(self.tasks[leave.task], leave.name)
+        return tokens
 
     def _questions(self, tasks) -> set[str]:
         """The tokens of the questions of some tasks."""
         owners = [self.tasks[task] for task in tasks]
-        asked = {owner for task in owners for owner in task.owners}
+        question_owners = {owner for task in owners for owner in task.owners}
         families = self.study.family_question() if any(task.kind == "family" for task in owners) else set()
-        return self.study.canaries.of({"question"}, *asked) | families
+        return self.study.canaries.of({"question"}, *question_owners) | families
 
     # --- what must be answered ---------------------------------------------------------------------------------------
 
     def leave(self, nick: str, leave_id: str) -> Leave | None:
         """A leave of one's own that can be used."""
-        one = self.leaves.get(leave_id)
-        return one if one is not None and not one.used and self.tasks[one.task].nick == nick else None
+        leave = self.leaves.get(leave_id)
+        return leave if leave is not None and not leave.used and self.tasks[leave.task].nick == nick else None
 
     def opened(self, nick: str, task_id: str) -> int:
         if nick == NOBODY:
@@ -199,21 +201,23 @@ class Truth:
     def took(self, nick: str, task: Task) -> str | None:
         """What is wrong with a case that somebody was given; None where it is theirs to take."""
         role, pool = CREW[nick]
-        first = [one for one in self.tasks.values() if one.subject == task.subject]
+        first = [other for other in self.tasks.values() if other.subject == task.subject]
         if role is not PersonRole.ADJUDICATOR or pool != _POOLS[task.kind] or task.nick != nick:
             return f"{nick} was given a {task.kind}"
-        if any(CREW[one.nick][0] is PersonRole.ADJUDICATOR for one in first):
+        if any(CREW[other.nick][0] is PersonRole.ADJUDICATOR for other in first):
             return f"{task.subject} was given to two"
-        if any(len(self.given[one.id]) < len(one.passes) for one in first):
+        if any(len(self.given[other.id]) < len(other.passes) for other in first):
             return f"{task.subject} was given away before all had finished"
         return None
 
     def rows(self) -> list[tuple]:
         """What the database must hold, and no more."""
         submitted = [
-            (task, name, given.entries, "submitted") for task, of in self.given.items() for name, given in of.items()
+            (task, name, submission.entries, "submitted")
+            for task, of in self.given.items()
+            for name, submission in of.items()
         ]
-        amended = [(*one, "amended") for one in self.amended]
+        amended = [(*amendment, "amended") for amendment in self.amended]
         return sorted((task, name, json.dumps(entries), how) for task, name, entries, how in submitted + amended)
 
 
@@ -235,8 +239,10 @@ class Form(NamedTuple):
 
     @property
     def fields(self) -> dict[str, str]:
-        found = {f"{number}.{name}": told for number, one in enumerate(self.entries, 1) for name, told in one.items()}
-        return found | dict(self.more)
+        values = {
+            f"{number}.{name}": value for number, entry in enumerate(self.entries, 1) for name, value in entry.items()
+        }
+        return values | dict(self.more)
 
 
 def fill(rng: Random, task: Task, name: str, *, unanswered: bool = False) -> Form:
@@ -260,7 +266,7 @@ def _entry(rng: Random, name: str, unanswered: bool) -> dict[str, str]:
 
 def spoil(rng: Random, form: Form) -> Form:
     """A form with something wrong about it."""
-    entries = [dict(one) for one in form.entries]
+    entries = [dict(entry) for entry in form.entries]
     how = rng.randrange(4)
     if how == 0:
         del entries[-1][next(iter(entries[-1]))]

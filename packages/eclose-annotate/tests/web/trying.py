@@ -27,8 +27,8 @@ def give_passwords(one, *nicks):
 
 
 def login(everybody, nick, password=PASSWORD, **headers):
-    given = {"name": everybody.study.names.get(nick, nick), "password": password}
-    return everybody.post(NOBODY, "/login", given, csrf="", **headers)
+    form = {"name": everybody.study.names.get(nick, nick), "password": password}
+    return everybody.post(NOBODY, "/login", form, csrf="", **headers)
 
 
 def every_address(everybody, nick="ann"):

@@ -25,8 +25,10 @@ FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "families.jsonl.r
 
 @pytest.fixture
 def sources(tmp_path):
-    made = [item.instance for name in ("short-easy", "short-hard") for item in islice(make_world_items(name, 11), 6)]
-    jsonl.write_records(tmp_path / "sources.jsonl", made)
+    instances = [
+        item.instance for name in ("short-easy", "short-hard") for item in islice(make_world_items(name, 11), 6)
+    ]
+    jsonl.write_records(tmp_path / "sources.jsonl", instances)
     return tmp_path / "sources.jsonl"
 
 
@@ -44,20 +46,20 @@ def ran(*words, code=0):
 @pytest.mark.slow
 def test_one_command_and_what_it_says(sources, tmp_path):
     with ModelServerThread(build_world_handlers()) as server:
-        said = ran(sources, server.base_url, tmp_path / "run")
+        output = ran(sources, server.base_url, tmp_path / "run")
         again = ran(sources, server.base_url, tmp_path / "run")
         guess = ran(sources, server.base_url, tmp_path / "other", "--dry-run")
         scaled = ran(sources, server.base_url, tmp_path / "other", "--dry-run", "--pilot", tmp_path / "run")
-    assert "checks what a model of its own family writes" in said
-    assert said.count("warning:") == 1
-    assert "dataset           Sampled  Processed  Screened  y*  Evidence  Question  Packed" in said
-    assert said.count("\nall ") == 1
+    assert "checks what a model of its own family writes" in output
+    assert output.count("warning:") == 1
+    assert "dataset           Sampled  Processed  Screened  y*  Evidence  Question  Packed" in output
+    assert output.count("\nall ") == 1
     assert "done before, nothing to do" in again
     assert "a guess, until a pilot" in guess
     assert "by 12 sources of" in scaled
-    told = json.loads((tmp_path / "run" / "families.jsonl.manifest.json").read_text())
-    assert f"about {told['calls']['replies']:,} calls" in scaled
-    assert f"for about {told['counts']['accepted']} families" in scaled
+    manifest = json.loads((tmp_path / "run" / "families.jsonl.manifest.json").read_text())
+    assert f"about {manifest['calls']['replies']:,} calls" in scaled
+    assert f"for about {manifest['counts']['accepted']} families" in scaled
     assert not (tmp_path / "other").exists()
 
 
@@ -91,7 +93,7 @@ def test_a_real_model_that_cannot_do_it_breaks_nothing(tmp_path, qa):
     more = ["--concurrency", 1, *recipe(tmp_path, max_tokens=32, replies=1, deadline=900)]
     with local_server() as url:
         ran(tmp_path / "one.jsonl", url, tmp_path / "run", *more)
-    told = json.loads((tmp_path / "run" / "families.jsonl.manifest.json").read_text())
-    assert told["counts"]["received"] == 1
-    assert told["counts"]["accepted"] + sum(told["counts"]["rejected"].values()) == 1
-    assert told["calls"]["replies"] >= 1
+    manifest = json.loads((tmp_path / "run" / "families.jsonl.manifest.json").read_text())
+    assert manifest["counts"]["received"] == 1
+    assert manifest["counts"]["accepted"] + sum(manifest["counts"]["rejected"].values()) == 1
+    assert manifest["calls"]["replies"] >= 1

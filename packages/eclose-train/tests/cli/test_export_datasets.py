@@ -31,10 +31,10 @@ def run(*arguments):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """As a run leaves it: all families, and the two parts."""
-    made = tmp_path_factory.mktemp("made")
-    run("world", "make", "--families", 12, "--profile", "short-easy", "--out", made)
-    split_families(made)
-    return made
+    run_folder = tmp_path_factory.mktemp("made")
+    run("world", "make", "--families", 12, "--profile", "short-easy", "--out", run_folder)
+    split_families(run_folder)
+    return run_folder
 
 
 @pytest.fixture
@@ -141,9 +141,9 @@ def test_an_error_leaves_no_tables(folder, monkeypatch):
 
 
 def test_the_run_itself_is_never_written_to(folder):
-    for given in (folder, folder / "train.jsonl"):
+    for source in (folder, folder / "train.jsonl"):
         with pytest.raises(SettingError, match="holds the families"):
-            run("families", "export", given, "--format", "datasets", "--out", folder, "--force")
+            run("families", "export", source, "--format", "datasets", "--out", folder, "--force")
 
 
 @pytest.mark.slow

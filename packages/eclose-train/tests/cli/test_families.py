@@ -66,6 +66,6 @@ def test_what_is_no_family_is_counted_and_explained(families):
 
 
 def test_the_help_says_what_cannot_be_written():
-    shown = " ".join(run("families", "export", "--help").output.split())
-    assert "S, T and C compare steps, traces or answers" in shown
-    assert "preference rows over complete responses cannot express" in shown
+    help_text = " ".join(run("families", "export", "--help").output.split())
+    assert "S, T and C compare steps, traces or answers" in help_text
+    assert "preference rows over complete responses cannot express" in help_text

@@ -20,7 +20,7 @@ def text(family, **options):
 
 
 def test_everything_is_told():
-    told = text(full_family())
+    output = text(full_family())
     for part in (
         "family-q\nsource q · dataset harbours · kind bridge · hops 2 · reference Arica · also accepted Arica, Chile\n",
         "  2. Ana Ruiz was born in [-Arica-]{+Iquique+}.\n"
@@ -38,7 +38,7 @@ def test_everything_is_told():
         "verify_question by house/second, once more: no objection\n",
         "  attempts: target 1, evidence 2\n",
     ):
-        assert part in told
+        assert part in output
 
 
 def test_other_passages_are_listed_and_shown_when_asked_for():
@@ -51,23 +51,23 @@ def test_other_passages_are_listed_and_shown_when_asked_for():
 def test_a_bare_family_is_told_without_empty_parts():
     family = full_family()
     edits = tuple(replace(edit, intervention=None, view=replace(edit.view, proof=())) for edit in family.evidence_edits)
-    told = text(replace(family, findings=(), provenance=None, evidence_edits=edits))
-    assert "the changed claim is not recorded" in told
-    assert "what the steps rest on is not recorded" in told
-    assert "Findings" not in told
-    assert "Provenance" not in told
+    output = text(replace(family, findings=(), provenance=None, evidence_edits=edits))
+    assert "the changed claim is not recorded" in output
+    assert "what the steps rest on is not recorded" in output
+    assert "Findings" not in output
+    assert "Provenance" not in output
 
 
 def test_a_gate_that_fails_is_told_first():
     family = full_family()
-    told = text(replace(family, gold=replace(family.gold, answer="Lima"))).splitlines()
-    assert told[2].startswith("fails a gate: gold: gold_answer:")
+    output_lines = text(replace(family, gold=replace(family.gold, answer="Lima"))).splitlines()
+    assert output_lines[2].startswith("fails a gate: gold: gold_answer:")
 
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_hostile_text_reaches_no_terminal(payload):
-    told = text(hostile_family(1, payload), everything=True)
-    assert all(line.isprintable() for line in told.split("\n"))
+    output = text(hostile_family(1, payload), everything=True)
+    assert all(line.isprintable() for line in output.split("\n"))
 
 
 def test_a_text_with_line_breaks_cannot_pass_for_a_line_of_ours():
@@ -77,12 +77,12 @@ def test_a_text_with_line_breaks_cannot_pass_for_a_line_of_ours():
         question="What?\nGold",
         evidence=(*family.gold.evidence, Passage("x", "A\nFindings", "One.\n\nFindings\nTwo.")),
     )
-    told = text(replace(family, gold=gold), everything=True).split("\n")
-    assert told.count("Findings") == 1
-    assert "      Findings" in told
-    assert told.count("Gold") == 1
-    assert "            Gold" in told
-    assert any(line.endswith("A\\nFindings  not in Evidence-CF 1, Evidence-CF 2, Question-CF") for line in told)
+    output_lines = text(replace(family, gold=gold), everything=True).split("\n")
+    assert output_lines.count("Findings") == 1
+    assert "      Findings" in output_lines
+    assert output_lines.count("Gold") == 1
+    assert "            Gold" in output_lines
+    assert any(line.endswith("A\\nFindings  not in Evidence-CF 1, Evidence-CF 2, Question-CF") for line in output_lines)
 
 
 def test_on_a_terminal_words_are_coloured_and_lines_folded(monkeypatch, capsys):
@@ -103,10 +103,10 @@ def test_on_a_terminal_words_are_coloured_and_lines_folded(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.delenv("NO_COLOR", raising=False)
     print_family(make_family_display(full_family()))
-    told = capsys.readouterr().out
-    assert "\x1b[9;31mArica\x1b[0m \x1b[1;32mIquique\x1b[0m" in told
-    assert "[-" not in told
-    lines = re.sub(r"\x1b\[[\d;]*m", "", told).split("\n")
+    output = capsys.readouterr().out
+    assert "\x1b[9;31mArica\x1b[0m \x1b[1;32mIquique\x1b[0m" in output
+    assert "[-" not in output
+    lines = re.sub(r"\x1b\[[\d;]*m", "", output).split("\n")
     assert max(map(len, lines)) <= WIDTH
     assert lines[0] == "family-q"
     # A terminal that knows no style is given marks.

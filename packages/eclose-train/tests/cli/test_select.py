@@ -100,8 +100,8 @@ def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
             return self
 
         def complete_all(self, requests):
-            known = "1. a\nFinal answer: yes no"
-            text = known if self.step == "checkpoint-8" else "1. a\nFinal answer: nothing"
+            correct_text = "1. a\nFinal answer: yes no"
+            text = correct_text if self.step == "checkpoint-8" else "1. a\nFinal answer: nothing"
             return [Reply(text, FinishReason.STOP, TokenUsage(1, 1)) for _ in requests]
 
     loaded = []
@@ -118,16 +118,16 @@ def test_the_other_engine_is_told_the_rank(run, families, monkeypatch):
     from eclose.calls.local.vllm_model import VllmModel
     from eclose.errors import UserError
 
-    told = {}
+    engine_settings = {}
 
     def load(name, **settings):
-        told.update(settings)
+        engine_settings.update(settings)
         raise UserError("stop here")
 
     monkeypatch.setattr(VllmModel, "load", load)
     with pytest.raises(UserError, match="stop here"):
         select(run, families, "--engine", "vllm")
-    assert told == {"revision": None, "dtype": "auto", "rank": 4}
+    assert engine_settings == {"revision": None, "dtype": "auto", "rank": 4}
 
 
 @pytest.mark.slow
@@ -171,5 +171,5 @@ def test_progress_is_for_terminals(monkeypatch):
 
 
 def test_the_help_explains_the_columns():
-    shown = runner.invoke(app, ["select", "--help"]).output
-    assert "incomplete  replies without a submitted answer; they count as wrong" in shown
+    help_text = runner.invoke(app, ["select", "--help"]).output
+    assert "incomplete  replies without a submitted answer; they count as wrong" in help_text

@@ -37,32 +37,32 @@ def known(families):
 
 def test_a_family_is_found_by_its_id_and_by_its_source_in_a_file_and_in_a_folder(families, known):
     family = known[3]
-    told = run(families, family.id)
-    assert told.exit_code == 0
-    assert told.output.startswith(f"{family.id}\nsource {family.source.id} ·")
-    assert family.gold.question in told.output
-    assert "fails a gate" not in told.output
-    assert run(families.parent, family.source.id).output == told.output
+    result = run(families, family.id)
+    assert result.exit_code == 0
+    assert result.output.startswith(f"{family.id}\nsource {family.source.id} ·")
+    assert family.gold.question in result.output
+    assert "fails a gate" not in result.output
+    assert run(families.parent, family.source.id).output == result.output
 
 
 @pytest.mark.slow
 def test_several_are_shown_in_the_order_asked_for_and_each_once(families, known):
-    told = run(families, known[5].id, known[2].id, known[5].id).output
-    heads = [line for line in told.splitlines() if line in {family.id for family in known}]
+    output = run(families, known[5].id, known[2].id, known[5].id).output
+    heads = [line for line in output.splitlines() if line in {family.id for family in known}]
     assert heads == [known[5].id, known[2].id]
 
 
 @pytest.mark.slow
 def test_the_id_of_a_family_goes_before_that_of_a_source(tmp_path, known):
-    one, other = known[:2]
+    family, other = known[:2]
     path = tmp_path / "families.jsonl"
-    write_records(path, [replace(one, source=replace(one.source, id=other.id)), other])
+    write_records(path, [replace(family, source=replace(family.source, id=other.id)), other])
     assert run(path, other.id).output.startswith(f"{other.id}\nsource {other.source.id} ·")
     # One source may have several families.
-    write_records(path, [one, replace(one, id="second")])
-    told = run(path, one.source.id).output.splitlines()
-    assert one.id in told
-    assert "second" in told
+    write_records(path, [family, replace(family, id="second")])
+    output = run(path, family.source.id).output.splitlines()
+    assert family.id in output
+    assert "second" in output
 
 
 def test_an_unknown_id_names_the_nearest(families):
@@ -82,26 +82,26 @@ def test_other_passages_only_when_asked_for(families, known):
 
 
 def test_without_an_id_families_are_listed(families, known):
-    told = run(families)
-    assert told.exit_code == 0
-    assert told.output.splitlines()[0] == "12 families"
-    assert all(family.id in told.output and family.gold.question in told.output for family in known)
-    told = run(families, "--limit", 2).output.splitlines()
+    result = run(families)
+    assert result.exit_code == 0
+    assert result.output.splitlines()[0] == "12 families"
+    assert all(family.id in result.output and family.gold.question in result.output for family in known)
+    result = run(families, "--limit", 2).output.splitlines()
     first, second = sorted(family.id for family in known)[:2]
-    assert told[0] == "the first 2 of 12 families by id"
-    assert [line.split()[0] for line in told[2:4]] == [first, second]
+    assert result[0] == "the first 2 of 12 families by id"
+    assert [line.split()[0] for line in result[2:4]] == [first, second]
 
 
 @pytest.mark.slow
 def test_a_page_of_one_of_several_and_of_the_first(families, known, tmp_path):
     out = tmp_path / "new" / "page.html"
-    told = run(families, known[1].id, "--html", out)
-    assert (told.exit_code, told.output.strip()) == (0, f"{out}: 1 family")
+    result = run(families, known[1].id, "--html", out)
+    assert (result.exit_code, result.output.strip()) == (0, f"{out}: 1 family")
     assert f'<h1 class="id"><bdi>{known[1].id}</bdi></h1>' in out.read_text("utf-8")
     assert run(families, known[1].id, known[0].id, "--html", out).output.strip() == f"{out}: 2 families"
     assert out.read_text("utf-8").count('<article class="family"') == 2
-    told = run(families, "--html", out, "--limit", 3).output
-    assert told.strip() == f"{out}: the first 3 of 12 families by id"
+    result = run(families, "--html", out, "--limit", 3).output
+    assert result.strip() == f"{out}: the first 3 of 12 families by id"
     html = out.read_text("utf-8")
     assert html.count('<article class="family"') == 3
     assert "The first 3 of 12 families by id" in html
@@ -131,19 +131,19 @@ def test_the_page_never_replaces_the_families(families):
 def test_what_cannot_be_read_is_counted_and_told(tmp_path, known):
     path = tmp_path / "families.jsonl"
     path.write_bytes(b'{"id": "x"}\n' + encode_json_line(known[0]) + b"\nnot json\n")
-    told = run(path, known[0].id)
-    assert told.exit_code == 3
-    assert known[0].gold.question in told.output
-    assert "2 records could not be read, such as" in told.output
-    assert "line 1" in told.output
+    result = run(path, known[0].id)
+    assert result.exit_code == 3
+    assert known[0].gold.question in result.output
+    assert "2 records could not be read, such as" in result.output
+    assert "line 1" in result.output
 
 
 def test_a_family_that_fails_a_gate_is_shown_nevertheless(tmp_path, known):
     path = tmp_path / "families.jsonl"
     write_records(path, [replace(known[0], gold=replace(known[0].gold, answer="Atlantis"))])
-    told = run(path, known[0].id)
-    assert told.exit_code == 0
-    assert "fails a gate: gold: gold_answer: 'Atlantis' does not match" in told.output
+    result = run(path, known[0].id)
+    assert result.exit_code == 0
+    assert "fails a gate: gold: gold_answer: 'Atlantis' does not match" in result.output
 
 
 @pytest.mark.parametrize(("make", "message"), [
@@ -160,6 +160,6 @@ def test_what_is_no_file_of_families_is_refused(tmp_path, make, message):
 
 
 def test_the_help_names_the_marks():
-    shown = " ".join(run("--help").output.split())
-    assert "[-gone-] and {+new+}" in shown
-    assert "[ID]..." in shown
+    help_text = " ".join(run("--help").output.split())
+    assert "[-gone-] and {+new+}" in help_text
+    assert "[ID]..." in help_text

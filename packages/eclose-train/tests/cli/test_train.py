@@ -104,9 +104,9 @@ def test_help_answers_without_loading_anything_heavy():
     loaded = "import sys, eclose.cli.main; print([m for m in ('torch', 'transformers', 'peft') if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
-    told = runner.invoke(app, ["train", "--help"])
-    assert told.exit_code == 0
-    assert "--learning-rate 1e-4" in told.stdout
+    help_result = runner.invoke(app, ["train", "--help"])
+    assert help_result.exit_code == 0
+    assert "--learning-rate 1e-4" in help_result.stdout
 
 
 @pytest.mark.slow

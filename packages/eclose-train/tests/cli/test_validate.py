@@ -32,8 +32,8 @@ def test_good_families_pass(tmp_path, families):
 
 def test_what_is_wrong_is_told_by_gate_and_place(tmp_path, families):
     first = families[0]
-    asked = replace(first.question_edit, view=replace(first.question_edit.view, question=first.gold.question))
-    wrong = replace(first, id="wrong", question_edit=asked)
+    edit = replace(first.question_edit, view=replace(first.question_edit.view, question=first.gold.question))
+    wrong = replace(first, id="wrong", question_edit=edit)
     jsonl.write_records(tmp_path / "f.jsonl", [*families, wrong, families[1]])
     output = validated(tmp_path / "f.jsonl", code=1)
     assert "6 received = 4 passed + 2 failed + 0 unreadable" in output

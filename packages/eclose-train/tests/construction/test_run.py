@@ -43,11 +43,13 @@ FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "README.md")
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """Four questions of each of two profiles; one without a reference, one that another asks too."""
-    made = [item.instance for name in ("short-easy", "short-hard") for item in islice(make_world_items(name, 3), 4)]
-    bare = replace(made[0], id="bare", question="Who wrote it?", reference_answer=None, aliases=())
-    twin = replace(made[1], id="zz-twin")
+    instances = [
+        item.instance for name in ("short-easy", "short-hard") for item in islice(make_world_items(name, 3), 4)
+    ]
+    bare = replace(instances[0], id="bare", question="Who wrote it?", reference_answer=None, aliases=())
+    twin = replace(instances[1], id="zz-twin")
     path = tmp_path_factory.mktemp("sources") / "sources.jsonl"
-    jsonl.write_records(path, [*made, bare, twin])
+    jsonl.write_records(path, [*instances, bare, twin])
     return path
 
 
@@ -116,7 +118,7 @@ def test_the_funnel_is_told_by_dataset_and_so_is_what_it_took(done):
         passed = list(counts.values())
         assert passed == sorted(passed, reverse=True)
     for amount in ("replies", "prompt_tokens", "completion_tokens"):
-        assert sum(one[amount] for one in usage.values()) == calls[amount]
+        assert sum(entry[amount] for entry in usage.values()) == calls[amount]
 
 
 @pytest.mark.slow
@@ -140,9 +142,9 @@ def test_out_of_the_ledger_alone_comes_the_same(sources, server, run, tmp_path):
 
 @pytest.mark.slow
 def test_without_the_second_check_nobody_is_asked_twice(sources, server, tmp_path):
-    done = built(sources, server, tmp_path / "run", ConstructSettings(reverify=False))
-    assert "reverify" not in done.manifest.funnel
-    assert "reverifier" not in done.manifest.settings
+    result = built(sources, server, tmp_path / "run", ConstructSettings(reverify=False))
+    assert "reverify" not in result.manifest.funnel
+    assert "reverifier" not in result.manifest.settings
     for family in jsonl.read_records(tmp_path / "run" / "families.jsonl", Family):
         assert family.provenance.reverifier is None
         assert not any(finding.again for finding in family.findings)
@@ -151,8 +153,8 @@ def test_without_the_second_check_nobody_is_asked_twice(sources, server, tmp_pat
 def test_what_is_refused_is_kept_with_stage_reason_and_what_was_said(server, tmp_path):
     source = next(make_world_items("short-easy", 3)).instance
     jsonl.write_records(tmp_path / "wrong.jsonl", [replace(source, reference_answer="Nobody At All", aliases=())])
-    done = built(tmp_path / "wrong.jsonl", server, tmp_path / "run")
-    assert done.manifest.counts.accepted == 0
+    result = built(tmp_path / "wrong.jsonl", server, tmp_path / "run")
+    assert result.manifest.counts.accepted == 0
     (record,) = map(json.loads, (tmp_path / "run" / "families.jsonl.rejected.jsonl").read_text().splitlines())
     assert record["stage"] == "screen"
     (setback,) = record["value"]["setbacks"]
@@ -162,9 +164,9 @@ def test_what_is_refused_is_kept_with_stage_reason_and_what_was_said(server, tmp
 
 @pytest.mark.slow
 def test_a_pilot_scaled_up_comes_near_the_bill(server, tmp_path):
-    made = [item.instance for name in ("short-easy", "2wiki") for item in islice(make_world_items(name, 8), 16)]
-    jsonl.write_records(tmp_path / "all.jsonl", made)
-    jsonl.write_records(tmp_path / "some.jsonl", [*made[:6], *made[16:22]])
+    instances = [item.instance for name in ("short-easy", "2wiki") for item in islice(make_world_items(name, 8), 16)]
+    jsonl.write_records(tmp_path / "all.jsonl", instances)
+    jsonl.write_records(tmp_path / "some.jsonl", [*instances[:6], *instances[16:22]])
     built(tmp_path / "some.jsonl", server, tmp_path / "pilot")
     plan = ConstructionRun.of(tmp_path / "all.jsonl", models(server), tmp_path / "run", ConstructSettings())
     expected = forecast_construction(plan, {}, tmp_path / "pilot")
@@ -243,7 +245,9 @@ def test_a_card_that_somebody_worked_on_is_kept(sources, server, run):
 def test_questions_in_any_script_are_told_apart():
     questions = ["Кто написал роман?", "Кто снял фильм?", "谁写了这本书?", "Who  wrote IT?", "who wrote it?"]
     questions += ["Caf\u00e9?", "Cafe\u0301?"]
-    spool = [ReadRecord(str(number), value=Instance(str(number), one, ())) for number, one in enumerate(questions)]
+    spool = [
+        ReadRecord(str(number), value=Instance(str(number), question, ())) for number, question in enumerate(questions)
+    ]
     assert [record.rejected for record in ConstructionSources(spool)] == [
         None,
         None,

@@ -138,7 +138,7 @@ def test_each_is_shown_what_came_before_it():
     _, script = built()
     (check,) = script.shown(ConstructionRole.VERIFY_EVIDENCE)
     assert (check.first, check.edited.index, check.edited_answer) == (2, 2, "Iquique")
-    assert [one.text for one in check.edited_steps][:1] == [one.text for one in check.steps][:1]
+    assert [step.text for step in check.edited_steps][:1] == [step.text for step in check.steps][:1]
     (brief,) = script.shown(ConstructionRole.CONSTRUCT_EVIDENCE)
     assert (brief.wanted, brief.support, brief.objection) == (2, (0, 2), None)
 
@@ -199,15 +199,15 @@ def test_a_good_variation_is_enough_and_the_others_are_left():
     both = {"plan": "", "variations": [wrong, VARIATION], "complete": True}
     draft, _ = built(CONSTRUCT_EVIDENCE=[both])
     assert [edit.view.answer for edit in draft.evidence_edits] == ["Iquique"]
-    assert [str(one) for one in draft.setbacks] == ["code: claim_not_found"]
+    assert [str(setback) for setback in draft.setbacks] == ["code: claim_not_found"]
 
 
 def test_a_variation_that_cannot_be_read_spoils_no_other():
     nowhere = VARIATION | {"passage": 9}
     draft, script = built(CONSTRUCT_EVIDENCE=[{"plan": "", "variations": [nowhere, VARIATION], "complete": True}])
     assert [edit.view.answer for edit in draft.evidence_edits] == ["Iquique"]
-    assert [str(one) for one in draft.setbacks] == ["code: no such passage"]
-    assert any("no such passage" in one for one in packed(draft, script).provenance.setbacks)
+    assert [str(setback) for setback in draft.setbacks] == ["code: no such passage"]
+    assert any("no such passage" in setback for setback in packed(draft, script).provenance.setbacks)
 
 
 def test_a_reference_that_could_never_match_is_not_asked_about():
@@ -292,7 +292,7 @@ def test_a_finished_family_is_before_every_check_once_more_by_replies_drawn_anew
     assert {(request.replica, request.decoding.temperature) for request in other.asked} == {(1, 0.7)}
     assert {request.replica for request in script.asked} == {0}
     assert again.findings[: len(family.findings)] == family.findings
-    assert [(one.role, one.judge, one.again) for one in again.findings[len(family.findings) :]] == [
+    assert [(finding.role, finding.judge, finding.again) for finding in again.findings[len(family.findings) :]] == [
         (role, "other/model", True) for role in VERDICTS
     ]
     assert (again.provenance.verifier, again.provenance.reverifier) == ("house/model", "other/model")
@@ -325,9 +325,9 @@ def test_an_edit_that_does_not_hold_the_second_time_is_left_out_alone():
     )
     again = checked_again(family, objecting)
     assert [edit.view.answer for edit in again.evidence_edits] == ["Chile"]
-    assert [one.edit for one in again.findings if one.role == ConstructionRole.VERIFY_EVIDENCE] == [0, 0]
-    assert len([one for one in again.findings if one.role == ConstructionRole.SCREEN_EVIDENCE]) == 2
-    assert any("original_after" in one for one in again.provenance.setbacks)
+    assert [finding.edit for finding in again.findings if finding.role == ConstructionRole.VERIFY_EVIDENCE] == [0, 0]
+    assert len([finding for finding in again.findings if finding.role == ConstructionRole.SCREEN_EVIDENCE]) == 2
+    assert any("original_after" in setback for setback in again.provenance.setbacks)
 
 
 def test_a_target_with_a_step_outside_the_support_is_not_accepted():

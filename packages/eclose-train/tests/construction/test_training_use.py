@@ -58,11 +58,11 @@ def test_what_was_built_trains_without_conversion_and_is_switched_on_what_was_he
     quick = (
         "--families-per-update 2 --max-steps 3 --learning-rate 1e-2 --demonstrations 0 --lora-rank 2 --report-to none"
     )
-    said = invoke(
+    training_output = invoke(
         "train", families, "--model", run / "model", "--out", tmp_path / "adapter", "--use-cpu", *quick.split()
     )
-    assert f"{count} received = {count} accepted + 0 rejected" in said
-    found = invoke(
+    assert f"{count} received = {count} accepted + 0 rejected" in training_output
+    switch_output = invoke(
         "switch", held_out, "--model", run / "model", "--adapter", tmp_path / "adapter" / "adapter", "--json"
     )
-    assert json.loads(found)
+    assert json.loads(switch_output)

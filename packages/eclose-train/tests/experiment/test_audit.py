@@ -93,9 +93,9 @@ def test_a_sample_is_what_annotate_init_takes(experiment, tmp_path):
     assert drawn.exit_code == 0, drawn.output
     assert "--share-questions" in drawn.stdout
     options = ["--share-questions", "--annotators", "a,b", "--adjudicators", "c"]
-    made = runner.invoke(app, ["annotate", "init", str(tmp_path / "project"), str(tmp_path / "sample"), *options])
-    assert made.exit_code == 0, made.output
-    assert "8 questions, 16 responses" in made.stdout
+    result = runner.invoke(app, ["annotate", "init", str(tmp_path / "project"), str(tmp_path / "sample"), *options])
+    assert result.exit_code == 0, result.output
+    assert "8 questions, 16 responses" in result.stdout
 
 
 @pytest.mark.slow

@@ -39,11 +39,11 @@ def test_an_untuned_backbone_is_not_trained_and_comes_first(plan):
 
 
 def test_every_stage_comes_after_those_it_needs(plan):
-    seen = set()
+    earlier_tasks = set()
     for task in tasks(plan):
-        assert set(task.needs) <= seen
+        assert set(task.needs) <= earlier_tasks
         assert all(need.cell == task.cell for need in task.needs)
-        seen.add(task)
+        earlier_tasks.add(task)
     needs = {task.stage: {need.stage for need in task.needs} for task in tasks(plan) if task.cell.is_tuned}
     assert needs == {
         Stage.TRAIN: set(),

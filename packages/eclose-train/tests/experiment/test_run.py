@@ -70,13 +70,13 @@ def test_the_report_has_the_rates_of_all_cells_and_names_what_is_missing(write, 
     assert sources == {("Small", None, None), ("Small", "e_closure", 1)}
     judged = next(task for task in experiment.tasks if task.stage is Stage.JUDGE and task.cell.is_tuned)
     cases = read_judged_cases(judged.folder(experiment.folder)).cases
-    shown = json.loads((tmp_path / "exp" / "report" / "experiment.json").read_text())
-    (rates,) = [row["rates"] for row in shown["seeds"] if row["method"] == "E-Closure"]
+    report = json.loads((tmp_path / "exp" / "report" / "experiment.json").read_text())
+    (rates,) = [row["rates"] for row in report["seeds"] if row["method"] == "E-Closure"]
     matches = [case.matched for case in cases]
     assert (rates["Acc_match"]["hits"], rates["Acc_match"]["unjudged"]) == (matches.count(True), matches.count(None))
     assert rates["TRR"]["hits"] == sum(case.verdict.reliable is True for case in cases)
-    assert shown["cost"]["runs"] == 1
-    assert {row["backbone"] for row in shown["switches"]["seeds"]} == {"Small"}
+    assert report["cost"]["runs"] == 1
+    assert {row["backbone"] for row in report["switches"]["seeds"]} == {"Small"}
     init_experiment(write(seeds=[1, 2]), tmp_path / "exp")
     output = CliRunner().invoke(app, ["experiment", "report", str(tmp_path / "exp"), "--out", str(tmp_path / "part")])
     assert output.exit_code == 0, output.output

@@ -43,7 +43,7 @@ def reasons(result):
 
 def outside(text, places):
     """What stands before, between and behind the places."""
-    ends = [0, *(end for place in places for end in (place.start, place.end)), len(text)]
+    ends = [0, *(end for position in places for end in (position.start, position.end)), len(text)]
     return [text[start:end] for start, end in list(pairwise(ends))[::2]]
 
 
@@ -111,10 +111,12 @@ def test_answers_of_real_slices_replaced_by_other_answers(shared_data):
     accepted = refused = 0
     for name in SLICES:
         path = shared_data / "qa" / name
-        instances = [one for one in unwrap_records(scan_instances(path)) if one.reference_answer not in {"yes", "no"}]
-        for one, other in pairwise(instances):
-            for passage in (passage for passage in one.evidence if passage.id in one.support_ids):
-                change = TextReplacement(one.reference_answer, other.reference_answer)
+        instances = [
+            record for record in unwrap_records(scan_instances(path)) if record.reference_answer not in {"yes", "no"}
+        ]
+        for instance, other in pairwise(instances):
+            for passage in (passage for passage in instance.evidence if passage.id in instance.support_ids):
+                change = TextReplacement(instance.reference_answer, other.reference_answer)
                 result = edit_passage(passage, [change])
                 if isinstance(result, RefusedEdit):
                     refused += 1
@@ -250,9 +252,9 @@ def test_an_edit_changes_its_places_and_nothing_else(text, replacements, keep):
         assert result.failures
         return
     assert_nothing_else_changed(text, result.text, result.changes)
-    wanted = {(one.old, one.new) for one in replacements}
-    done = {(text[c.before.start : c.before.end], result.text[c.after.start : c.after.end]) for c in result.changes}
-    assert done == wanted
+    expected = {(replacement.old, replacement.new) for replacement in replacements}
+    actual = {(text[c.before.start : c.before.end], result.text[c.after.start : c.after.end]) for c in result.changes}
+    assert actual == expected
     assert all(part in result.text for part in keep)
 
 

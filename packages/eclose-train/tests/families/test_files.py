@@ -69,8 +69,8 @@ def test_rows_of_the_datasets_library(tmp_path, families, dataset, monkeypatch):
         open_families({"train": []}, FamilySplit.HELD_OUT)
     # A table made from JSON Lines has nulls where lines omit defaults.
     bare = [replace(family, gold=replace(family.gold, proof=())) for family in families[:1]] + families[1:2]
-    made = datasets.Dataset.from_list([json.loads(encode_json_line(family)) for family in bare])
-    assert values(open_families(made)) == bare
+    table = datasets.Dataset.from_list([json.loads(encode_json_line(family)) for family in bare])
+    assert values(open_families(table)) == bare
 
 
 def test_a_folder_is_read_by_split(tmp_path, families, dataset):

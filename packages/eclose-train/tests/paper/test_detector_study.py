@@ -115,7 +115,7 @@ def test_means_of_the_gap_are_those_of_its_classes(name: str) -> None:
 def test_claims_on_recall_hold_in_the_study() -> None:
     study = _study()
     support = study.results[:3]
-    statements = {row: float(found.value) for (table, row, _), found in cells().items() if table == "text: detectors"}
+    statements = {row: float(figure.value) for (table, row, _), figure in cells().items() if table == "text: detectors"}
 
     def recalls(group: StudyGroup) -> list[float]:
         return [round(100 * (result.separations[group].recall.value or 0), 1) for result in support]

@@ -45,8 +45,10 @@ def say_what_is_sharded():
     class ReportingTrainer(EClosureTrainer):
         def training_step(self, model, *args):
             trained = [part for part in model.parameters() if part.requires_grad]
-            held = sum(isinstance(part, DTensor) and part.to_local().numel() < part.numel() for part in trained)
-            sys.stdout.write(f"sharded {held} of {len(trained)}\n")
+            sharded_count = sum(
+                isinstance(part, DTensor) and part.to_local().numel() < part.numel() for part in trained
+            )
+            sys.stdout.write(f"sharded {sharded_count} of {len(trained)}\n")
             sys.stdout.flush()
             self.__class__ = EClosureTrainer  # once is enough
             return EClosureTrainer.training_step(self, model, *args)

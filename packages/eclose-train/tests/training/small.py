@@ -23,8 +23,8 @@ _TEMPLATE = (
 
 @cache
 def _families():
-    made = islice(make_world_families("short-easy", 5), 40)
-    return tuple(sorted(made, key=lambda family: sum(len(passage.text) for passage in family.gold.evidence)))
+    families = islice(make_world_families("short-easy", 5), 40)
+    return tuple(sorted(families, key=lambda family: sum(len(passage.text) for passage in family.gold.evidence)))
 
 
 def short_families(count):

@@ -27,7 +27,7 @@ def renderer(limit=8_192):
 
 def lengths(family):
     """Tokens of the longest path under each edit, and of the one that SFT reads."""
-    every = [(asked, given) for asked in ViewKind for given in ViewKind]
+    every = [(question_view, evidence_view) for question_view in ViewKind for evidence_view in ViewKind]
     packs = [FamilyScores(family, edit, renderer()) for edit in family.evidence_edits]
     longest = [max(len(score.path.ids) for score in pack.responses(every) + pack.comparisons()) for pack in packs]
     return longest, len(packs[0].anchors([ViewKind.GOLD])[0].path.ids)
@@ -82,7 +82,7 @@ def test_counts_add_up_and_progress_is_told(tmp_path):
     assert (counts.received, counts.accepted, counts.rejected) == (5, 2, {TOO_LONG_REASON: 2, "duplicate": 1})
     assert len(left_out) == 3
     assert ticks["t"] == 4
-    assert {index[place].id for place in range(len(index))} <= {family.id for family in families}
+    assert {index[number].id for number in range(len(index))} <= {family.id for family in families}
 
 
 def test_families_far_below_the_limit_are_not_tokenized(tmp_path, monkeypatch):
@@ -118,11 +118,12 @@ def test_the_decision_is_read_again_and_not_made_again(tmp_path):
     again = admit_families(path, renderer(limit), lambda: ticks.update("t"), record=record)
     assert ticks["t"] == 4
     assert again.families.ids == first.families.ids
-    assert [again.families[place] for place in range(2)] == [first.families[place] for place in range(2)]
+    assert [again.families[number] for number in range(2)] == [first.families[number] for number in range(2)]
     assert again.tally.counts() == first.tally.counts()
     assert again.tally.counts().conserved
     reasons = [
-        [(row.where, row.rejected, row.error_kind, str(row.error)) for row in one.left_out] for one in (first, again)
+        [(row.where, row.rejected, row.error_kind, str(row.error)) for row in decision.left_out]
+        for decision in (first, again)
     ]
     assert reasons[0] == reasons[1]
 

@@ -129,24 +129,24 @@ def edit_seen(made, draw):
 
 
 def test_the_edit_of_a_turn_is_the_drawn_one():
-    made = planter()
-    for index, family in enumerate(made.families):
+    dataset = planter()
+    for index, family in enumerate(dataset.families):
         for epoch in range(3):
             expected = family.evidence_edits.index(draw_edit(family, 42, epoch))
-            assert edit_seen(made, FamilyDraw(index, epoch, 1.0)) == expected
+            assert edit_seen(dataset, FamilyDraw(index, epoch, 1.0)) == expected
 
 
 def test_edits_vary_over_epochs_and_seeds():
-    seen = {
+    edits = {
         seed: [edit_seen(planter(seed=seed), FamilyDraw(0, epoch, 1.0)) for epoch in range(12)] for seed in (42, 43)
     }
-    assert set(seen[42]) == {0, 1}
-    assert seen[42] != seen[43]
+    assert set(edits[42]) == {0, 1}
+    assert edits[42] != edits[43]
 
 
 def test_evaluation_takes_the_fixed_edit():
-    made = planter()
-    for index, family in enumerate(made.families):
+    dataset = planter()
+    for index, family in enumerate(dataset.families):
         expected = family.evidence_edits.index(select_fixed_edit(family))
         assert {edit_seen(planter(seed=seed), FamilyDraw(index, None, 1.0)) for seed in range(3)} == {expected}
 
@@ -154,8 +154,8 @@ def test_evaluation_takes_the_fixed_edit():
 def test_a_budget_splits_an_update_and_loses_nothing():
     draws = [FamilyDraw(index, 0, 0.25 * (index + 1)) for index in range(6)]
     for budget, expected in ((1, 6), (100_000, 1)):
-        made = planter(budget=budget)
-        forests = made.build_forests([made[draw] for draw in draws])
+        dataset = planter(budget=budget)
+        forests = dataset.build_forests([dataset[draw] for draw in draws])
         assert len(forests) == expected
         assert [weight for forest in forests for weight in forest.weights] == [draw.weight for draw in draws]
         for forest in forests:
@@ -165,15 +165,15 @@ def test_a_budget_splits_an_update_and_loses_nothing():
 
 
 def test_without_a_tree_every_family_stands_alone():
-    made = planter(ScoringStrategy.NAIVE)
-    forests = made.build_forests([made[FamilyDraw(index, 0, 1.0)] for index in range(3)])
+    dataset = planter(ScoringStrategy.NAIVE)
+    forests = dataset.build_forests([dataset[FamilyDraw(index, 0, 1.0)] for index in range(3)])
     assert [forest.tree for forest in forests] == [None] * 3
     assert [forest.tokens for forest in forests] == [forest.plain_tokens for forest in forests]
 
 
 def test_a_stand_in_does_the_same_work_and_counts_nothing():
-    made = planter()
-    (forest,) = made.build_forests([made[FamilyDraw(index, 0, 0.5)] for index in range(2)])
+    dataset = planter()
+    (forest,) = dataset.build_forests([dataset[FamilyDraw(index, 0, 0.5)] for index in range(2)])
     empty = forest.without_weight()
     assert empty.weights == (0.0, 0.0)
     assert (empty.scores, empty.bounds, empty.tree) == (forest.scores, forest.bounds, forest.tree)
@@ -181,8 +181,8 @@ def test_a_stand_in_does_the_same_work_and_counts_nothing():
 
 def test_a_tree_spares_most_tokens():
     """Eight to ten times for passages of the paper's lengths; these are short, and responses weigh more."""
-    made = planter()
-    (forest,) = made.build_forests([made[FamilyDraw(0, 0, 1.0)]])
+    dataset = planter()
+    (forest,) = dataset.build_forests([dataset[FamilyDraw(0, 0, 1.0)]])
     assert forest.plain_tokens > 4 * forest.tokens
-    (several,) = made.build_forests([made[FamilyDraw(index, 0, 1.0)] for index in range(6)])
+    (several,) = dataset.build_forests([dataset[FamilyDraw(index, 0, 1.0)] for index in range(6)])
     assert several.plain_tokens > 4 * several.tokens

@@ -303,9 +303,9 @@ def launch_arguments(name):
     """What `accelerate launch` makes of one of our configurations."""
     path = RECIPES / "accelerate" / f"{name}.yaml"
     arguments = launch_command_parser().parse_args(["--config_file", str(path), "--main_process_port", "0", "x.py"])
-    known = set(vars(arguments))
+    options = set(vars(arguments))
     config = load_config_from_file(str(path))
-    assert {*config.fsdp_config, *config.deepspeed_config} <= known, "a setting that Accelerate would pass over"
+    assert {*config.fsdp_config, *config.deepspeed_config} <= options, "a setting that Accelerate would pass over"
     return _validate_launch_command(arguments)[0]
 
 
@@ -327,7 +327,7 @@ def test_accelerate_understands_our_configurations(name, kind, processes):
     """DeepSpeed is not installed here, so of its two nothing but the form is checked."""
     arguments = launch_arguments(name)
     kinds = ("multi_gpu", "use_fsdp", "use_deepspeed", "tpu", "use_megatron_lm", "cpu")
-    assert {one for one in kinds if getattr(arguments, one)} == {kind}
+    assert {kind for kind in kinds if getattr(arguments, kind)} == {kind}
     assert arguments.num_processes == processes
     assert arguments.mixed_precision == ("no" if name == "ddp_cpu" else "bf16")
 

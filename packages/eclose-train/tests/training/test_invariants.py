@@ -154,8 +154,8 @@ def test_workers_change_nothing(tmp_path):
 def test_the_file_order_changes_nothing(tmp_path):
     families = short_families(5)
     runs = []
-    for given in (families, families[::-1]):
-        trainer = small_trainer(tmp_path, given, **RAGGED)
+    for order in (families, families[::-1]):
+        trainer = small_trainer(tmp_path, order, **RAGGED)
         trainer.train()
         runs.append(trajectory(trainer))
     assert runs[0] == runs[1]

@@ -313,9 +313,9 @@ def test_the_loss_is_the_papers(number, edit, content):
             objective = build_objective(TrainingMethod(method), 0.8)
             scores = objective.scores(pack)
             values = mean_logprobs(model, scores, ScoringStrategy.TREE)
-            loss = objective.loss({score.name: one for score, one in zip(scores, values, strict=True)})
+            loss = objective.loss({score.name: logprob for score, logprob in zip(scores, values, strict=True)})
             assert loss.total.item() == pytest.approx(value.item(), abs=1e-8), method
-            assert {name: one.item() for name, one in loss.margins.items()} == pytest.approx(
+            assert {name: loss_margin.item() for name, loss_margin in loss.margins.items()} == pytest.approx(
                 {name: margins[name].item() for name in loss.margins}, abs=1e-8
             )
 
@@ -345,7 +345,7 @@ def test_the_gradient_is_the_slope(method):
 
     def loss():
         values = mean_logprobs(model, scores, ScoringStrategy.TREE)
-        return objective.loss({score.name: one for score, one in zip(scores, values, strict=True)}).total
+        return objective.loss({score.name: logprob for score, logprob in zip(scores, values, strict=True)}).total
 
     loss().backward()
     parameters = list(model.parameters())

@@ -47,8 +47,8 @@ def families():
     """Two with two evidence edits, the one that is tested first or second in the file; and two more."""
 
     def placed(number):
-        edited = (one for one in make_world_families("2wiki", 5) if len(one.evidence_edits) == 2)
-        return next(one for one in edited if select_fixed_edit(one) is one.evidence_edits[number])
+        edited = (family for family in make_world_families("2wiki", 5) if len(family.evidence_edits) == 2)
+        return next(item for item in edited if select_fixed_edit(item) is item.evidence_edits[number])
 
     return [placed(0), placed(1), *islice(make_world_families("hotpot", 5), 2)]
 
@@ -62,33 +62,33 @@ def values(**margins):
 
 
 def row(family, system="backbone", id_=None, benchmark="b", **margins):
-    made = FamilySwitchScores.of(family, select_fixed_edit(family), values(**margins), system)
-    return replace(made, family_id=id_ or made.family_id, benchmark=benchmark)
+    record = FamilySwitchScores.of(family, select_fixed_edit(family), values(**margins), system)
+    return replace(record, family_id=id_ or record.family_id, benchmark=benchmark)
 
 
 # ---- margins ----
 
 
 def test_margins_are_differences_and_ties_fail(families):
-    one = row(families[0], S_o=0.25, S_c=0.0, T_o=-0.25)
-    assert one.margins == {"S.o": 0.25, "S.c": 0.0, "T.o": -0.25, "T.c": 0.5, "C.o": 0.5, "C.c": 0.5}
-    assert [one.holds(S, O), one.holds(S, R), one.holds(T, O)] == [True, False, False]
-    assert [one.switched(edge) for edge in Edge] == [False, False, True]
-    assert one.unjudged == {}
+    record = row(families[0], S_o=0.25, S_c=0.0, T_o=-0.25)
+    assert record.margins == {"S.o": 0.25, "S.c": 0.0, "T.o": -0.25, "T.c": 0.5, "C.o": 0.5, "C.c": 0.5}
+    assert [record.holds(S, O), record.holds(S, R), record.holds(T, O)] == [True, False, False]
+    assert [record.switched(edge) for edge in Edge] == [False, False, True]
+    assert record.unjudged == {}
 
 
 @pytest.mark.parametrize("margins", list(product((-0.5, 0.0, 0.5), repeat=2)))
 def test_switching_is_the_cores(families, margins):
-    one = row(families[0], S_o=margins[0], S_c=margins[1])
-    assert one.switched(S) is preference_switches(dict(zip(Direction, margins, strict=True)))
+    record = row(families[0], S_o=margins[0], S_c=margins[1])
+    assert record.switched(S) is preference_switches(dict(zip(Direction, margins, strict=True)))
 
 
 def test_exchanging_the_sides_flips_every_sign(families):
     drawn = dict(zip(SIDES, np.random.default_rng(3).normal(size=12).tolist(), strict=True))
     exchanged = {name[:-1] + ("-" if name[-1] == "+" else "+"): value for name, value in drawn.items()}
     ours, exchanged = (
-        FamilySwitchScores.of(families[0], select_fixed_edit(families[0]), one, "x").margins
-        for one in (drawn, exchanged)
+        FamilySwitchScores.of(families[0], select_fixed_edit(families[0]), scores, "x").margins
+        for scores in (drawn, exchanged)
     )
     assert ours == {name: -value for name, value in exchanged.items()}
 
@@ -96,19 +96,19 @@ def test_exchanging_the_sides_flips_every_sign(families):
 @pytest.mark.parametrize("strange", [nan, inf, -inf])
 def test_a_score_that_is_no_number_is_unjudged_not_failed(families, strange):
     scores = values(T_o=-1.0) | {"S.o-": strange, "T.c+": strange}
-    one = FamilySwitchScores.of(families[0], select_fixed_edit(families[0]), scores, "x")
-    assert one.unjudged == {"S.o": f"S.o- is {strange}", "T.c": f"T.c+ is {strange}"}
-    assert (one.scores["S.o-"], one.margins["S.o"]) == (None, None)
-    assert [one.holds(S, O), one.holds(S, R), one.switched(S)] == [None, True, None]
+    record = FamilySwitchScores.of(families[0], select_fixed_edit(families[0]), scores, "x")
+    assert record.unjudged == {"S.o": f"S.o- is {strange}", "T.c": f"T.c+ is {strange}"}
+    assert (record.scores["S.o-"], record.margins["S.o"]) == (None, None)
+    assert [record.holds(S, O), record.holds(S, R), record.switched(S)] == [None, True, None]
     # T fails under the original input, whatever the other margin is.
-    assert [one.holds(T, O), one.holds(T, R), one.switched(T)] == [False, None, False]
-    assert one.switched(C) is True
+    assert [record.holds(T, O), record.holds(T, R), record.switched(T)] == [False, None, False]
+    assert record.switched(C) is True
 
 
 def test_a_row_survives_its_file(families):
-    one = FamilySwitchScores.of(families[0], select_fixed_edit(families[0]), values() | {"C.c+": nan}, "runs/a")
-    line = encode_json_line(one)
-    assert decode_core_value(FamilySwitchScores, json.loads(line)) == one
+    record = FamilySwitchScores.of(families[0], select_fixed_edit(families[0]), values() | {"C.c+": nan}, "runs/a")
+    line = encode_json_line(record)
+    assert decode_core_value(FamilySwitchScores, json.loads(line)) == record
     assert b"NaN" not in line
 
 
@@ -248,8 +248,8 @@ def trained(family, labels):
     rows = []
     for (method, backbone, seed, benchmark, number), hit in labels.items():
         scores = {"S_c": nan if hit is None else 0.5 if hit else -0.5}
-        made = row(family, f"{method} {backbone} {seed}", id_=f"{benchmark}{number}", benchmark=benchmark, **scores)
-        rows.append(replace(made, model=backbone, method=method, seed=seed))
+        record = row(family, f"{method} {backbone} {seed}", id_=f"{benchmark}{number}", benchmark=benchmark, **scores)
+        rows.append(replace(record, model=backbone, method=method, seed=seed))
     return rows
 
 
@@ -361,7 +361,7 @@ def scored():
 def run(scored, families, **settings):
     model, renderer, choice = scored
     renderer = settings.pop("renderer", renderer)
-    records = [one if isinstance(one, ReadRecord) else ReadRecord(one.id, value=one) for one in families]
+    records = [family if isinstance(family, ReadRecord) else ReadRecord(family.id, value=family) for family in families]
     return list(score_family_switches(records, model, renderer, choice, **settings))
 
 
@@ -386,7 +386,7 @@ def plain_mean(model, tokenizer, before, *parts):
 
 def plain_scores(model, renderer, family):
     """The table of appendix D.3, written out."""
-    gold, edit, asked = family.gold, select_fixed_edit(family), family.question_edit.view
+    gold, edit, reworded = family.gold, select_fixed_edit(family), family.question_edit.view
     first, other = edit.first_affected_step, edit.view
     tokenizer = renderer.tokenizer
 
@@ -413,9 +413,9 @@ def plain_scores(model, renderer, family):
         "S.c+": step(other.evidence, other),
         "S.c-": step(other.evidence, gold),
         "T.o+": trace(gold.question, gold),
-        "T.o-": trace(gold.question, asked),
-        "T.c+": trace(asked.question, asked),
-        "T.c-": trace(asked.question, gold),
+        "T.o-": trace(gold.question, reworded),
+        "T.c+": trace(reworded.question, reworded),
+        "T.c-": trace(reworded.question, gold),
         "C.o+": answer(gold, gold),
         "C.o-": answer(gold, other),
         "C.c+": answer(other, other),
@@ -437,7 +437,7 @@ def test_scores_are_those_of_plain_forwards(scored, families):
 
 
 def test_gold_and_edit_exchanged_exchange_the_directions_of_support(scored, families):
-    (family,) = [replace(one, evidence_edits=(select_fixed_edit(one),)) for one in families[:1]]
+    (family,) = [replace(family, evidence_edits=(select_fixed_edit(family),)) for family in families[:1]]
     edit = family.evidence_edits[0]
     mirrored = replace(
         family,
@@ -455,9 +455,9 @@ def test_gold_and_edit_exchanged_exchange_the_directions_of_support(scored, fami
 def test_how_families_share_forwards_changes_no_score(scored, families, monkeypatch):
     alone = run(scored, families, tokens_per_forward=1)
     monkeypatch.setattr("eclose_train.training.switch_test._WINDOW", 3)
-    for one, other in zip(alone, run(scored, families), strict=True):
-        assert one.where == other.where
-        assert list(one.value.scores.values()) == pytest.approx(list(other.value.scores.values()), abs=2e-5)
+    for record, other in zip(alone, run(scored, families), strict=True):
+        assert record.where == other.where
+        assert list(record.value.scores.values()) == pytest.approx(list(other.value.scores.values()), abs=2e-5)
 
 
 def test_every_record_comes_out_once_and_in_order(scored, families):
@@ -472,9 +472,9 @@ def test_every_record_comes_out_once_and_in_order(scored, families):
     refused = ReadRecord("line 5", rejected="duplicate")
     *_, second, longest = sorted(lengths.values())
     assert second < longest
-    given = [families[0], families[1], broken, families[2], refused, families[3]]
-    result = run(scored, given, renderer=replace(renderer, max_length=second))
-    assert [record.where for record in result] == [getattr(one, "where", None) or one.id for one in given]
+    inputs = [families[0], families[1], broken, families[2], refused, families[3]]
+    result = run(scored, inputs, renderer=replace(renderer, max_length=second))
+    assert [record.where for record in result] == [getattr(entry, "where", None) or entry.id for entry in inputs]
     assert (result[2], result[4]) == (broken, refused)
     for record in (result[0], result[1], result[3], result[5]):
         assert record.rejected == (TOO_LONG_REASON if lengths[record.where] == longest else None)

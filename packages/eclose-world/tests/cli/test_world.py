@@ -85,9 +85,9 @@ def test_sources_do_not_say_what_is_wrong_with_them(tmp_path):
     run("make", "--sources", 20, "--ineligible", 0.5, "--out", tmp_path)
     planted = [json.loads(line) for line in (tmp_path / "sources.planted.jsonl").read_text().splitlines()]
     sources = [json.loads(line) for line in (tmp_path / "sources.jsonl").read_text().splitlines()]
-    assert [one["instance_id"] for one in planted] == [source["id"] for source in sources]
-    kinds = {one["kind"] for one in planted if one["kind"]}
-    assert 0 < sum(one["kind"] is not None for one in planted) < 20
+    assert [record["instance_id"] for record in planted] == [source["id"] for source in sources]
+    kinds = {record["kind"] for record in planted if record["kind"]}
+    assert 0 < sum(record["kind"] is not None for record in planted) < 20
     assert not any(kind in json.dumps(source) for kind in kinds for source in sources)
 
 
@@ -140,13 +140,13 @@ def world(tmp_path):
 
 
 def test_each_item_is_made_once(tmp_path, monkeypatch):
-    made = []
+    places = []
     original = eclose_world.make.instances.make_world_item
     monkeypatch.setattr(
-        eclose_world.make.instances, "make_world_item", lambda *place: made.append(place) or original(*place)
+        eclose_world.make.instances, "make_world_item", lambda *place: places.append(place) or original(*place)
     )
     run("make", "--questions", 4, "--out", tmp_path)
-    assert len(made) == 4
+    assert len(places) == 4
     (tmp_path / "planted.jsonl").unlink()
     before = (tmp_path / "instances.jsonl").stat().st_mtime_ns
     assert run("make", "--questions", 4, "--out", tmp_path).output.count("(done before, nothing to do)") == 2

@@ -139,30 +139,30 @@ def planted_all(items, plan, seeds="abc"):
 
 @pytest.mark.slow
 def test_an_unfinished_trace_guesses_right_wrong_and_the_last_thing_reached(items):
-    made = planted_all(items, FailurePlan(None, FailureClass.INCOMPLETE_REASONING))
-    assert 0.2 < sum(one.verdict.correct for _, one in made) / len(made) < 0.8
-    wrong = [one.response for _, one in made if not one.verdict.correct]
+    planted = planted_all(items, FailurePlan(None, FailureClass.INCOMPLETE_REASONING))
+    assert 0.2 < sum(broken.verdict.correct for _, broken in planted) / len(planted) < 0.8
+    wrong = [broken.response for _, broken in planted if not broken.verdict.correct]
     last = [response for response in wrong if response.answer.strip(".") in response.trace.texts[-1]]
-    assert len(last) / len(made) > 0.05
+    assert len(last) / len(planted) > 0.05
 
 
 @pytest.mark.slow
 def test_a_decoupled_answer_may_hedge_between_right_and_wrong(items):
-    made = planted_all(items, FailurePlan(None, FailureClass.ANSWER_DECOUPLING))
-    torn = [(item, one) for item, one in made if " or " in one.response.answer]
-    assert 0.1 < len(torn) / len(made) < 0.6
-    for item, one in torn:
-        names = one.response.answer.strip(".").split(" or ")
+    planted = planted_all(items, FailurePlan(None, FailureClass.ANSWER_DECOUPLING))
+    torn = [(item, broken) for item, broken in planted if " or " in broken.response.answer]
+    assert 0.1 < len(torn) / len(planted) < 0.6
+    for item, broken in torn:
+        names = broken.response.answer.strip(".").split(" or ")
         assert sum(is_same_answer(name, item.solution.answer) for name in names) == 1
-        assert one.verdict.correct is False
+        assert broken.verdict.correct is False
 
 
 @pytest.mark.slow
 def test_a_deviating_trace_may_end_with_the_right_answer(items):
-    made = planted_all(items, FailurePlan(None, FailureClass.PATH_DEVIATION))
-    correct = [one for _, one in made if one.verdict.correct]
-    assert 0.1 < len(correct) / len(made) < 0.35
-    assert not any(one.verdict.closed for one in correct)
+    planted = planted_all(items, FailurePlan(None, FailureClass.PATH_DEVIATION))
+    correct = [broken for _, broken in planted if broken.verdict.correct]
+    assert 0.1 < len(correct) / len(planted) < 0.35
+    assert not any(broken.verdict.closed for broken in correct)
 
 
 @pytest.fixture(scope="module")

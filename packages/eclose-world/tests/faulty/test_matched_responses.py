@@ -158,8 +158,8 @@ def test_near_questions_differ_in_one_relation_of_close_meaning(profile, groups)
                 assert near == replace(target, relation=rel.NEAR_RELATIONS[target.relation])
             elif len(near.phrase.path) == len(target.phrase.path):
                 pairs = zip(near.phrase.path, target.phrase.path, strict=True)
-                ((other, asked),) = [pair for pair in pairs if pair[0] is not pair[1]]
-                assert rel.NEAR_RELATIONS[asked] is other
+                ((other, relation),) = [pair for pair in pairs if pair[0] is not pair[1]]
+                assert rel.NEAR_RELATIONS[relation] is other
             else:
                 assert near.phrase.path[-1] in (rel.FATHER, rel.MOTHER)
 

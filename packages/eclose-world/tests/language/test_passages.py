@@ -163,8 +163,8 @@ def test_foreign_sentences_anywhere_in_a_made_passage_are_reported(items):
         passage = item.instance.evidence[0]
         before = parse_passage_facts(passage.title, passage.text)
         sentences = passage.text.removesuffix(".").split(". ")
-        for place in range(len(sentences) + 1):
-            text = ". ".join([*sentences[:place], strange, *sentences[place:]]) + "."
+        for number in range(len(sentences) + 1):
+            text = ". ".join([*sentences[:number], strange, *sentences[number:]]) + "."
             reading = parse_passage_facts(passage.title, text)
             assert reading.unread == (strange,)
             assert reading.statements == before.statements

@@ -79,19 +79,19 @@ def test_every_choice_by_the_people_behind_reads_back(role, attribute, least):
 
 
 @pytest.mark.parametrize(
-    ("relation", "form"), [(one, form[0]) for one, forms in AGREEMENT_FORMS.items() for form in forms]
+    ("relation", "form"), [(relation, form[0]) for relation, forms in AGREEMENT_FORMS.items() for form in forms]
 )
 def test_every_question_of_agreement_reads_back(relation, form):
     assert parse_question(form.replace("{x}", A).replace("{y}", B)) == SameValueQuestion(
         RelationPhrase(A), RelationPhrase(B), relation
     )
     if relation.subject == rel.PERSON:
-        left, right = RelationPhrase(A, (rel.DIRECTOR,), rel.FILM), RelationPhrase(B, (rel.AUTHOR,), rel.BOOK)
+        first, second = RelationPhrase(A, (rel.DIRECTOR,), rel.FILM), RelationPhrase(B, (rel.AUTHOR,), rel.BOOK)
         text = form.replace("{x}", f"the director of the film {A}").replace("{y}", f"the writer of the novel {B}")
-        assert parse_question(text) == SameValueQuestion(left, right, relation)
+        assert parse_question(text) == SameValueQuestion(first, second, relation)
 
 
-DATED = [one for one in RELATIONS if one.kind in (ValueKind.DATE, ValueKind.YEAR)]
+DATED = [relation for relation in RELATIONS if relation.kind in (ValueKind.DATE, ValueKind.YEAR)]
 
 
 @pytest.mark.parametrize("left", DATED)

@@ -66,7 +66,9 @@ def test_every_form_is_a_step(relation, form):
         assert read(spoken(core)) == (FactClaim(RelationPhrase(A, (relation,)), value),), core
 
 
-@pytest.mark.parametrize(("relation", "phrase"), [(one, phrase) for one in RELATIONS for phrase in one.phrases])
+@pytest.mark.parametrize(
+    ("relation", "phrase"), [(relation, phrase) for relation in RELATIONS for phrase in relation.phrases]
+)
 def test_every_phrase_is_something_and_something_is_every_phrase(relation, phrase):
     value = ONE if relation.object else LITERALS[relation.kind]
     words = phrase.replace("{x}", A)
@@ -80,9 +82,9 @@ def test_every_phrase_is_something_and_something_is_every_phrase(relation, phras
 @pytest.mark.parametrize("attribute", COMPARISON_WORDS)
 @pytest.mark.parametrize("less", [True, False])
 def test_every_comparison_word_reads_back(attribute, less):
-    left, right = RelationPhrase(A, (attribute,)), RelationPhrase(B, (attribute,))
+    first, second = RelationPhrase(A, (attribute,)), RelationPhrase(B, (attribute,))
     for words in COMPARISON_WORDS[attribute].less if less else COMPARISON_WORDS[attribute].more:
-        assert read(spoken(f"{A} {words} {B}")) == (ComparisonClaim(left, right, less),)
+        assert read(spoken(f"{A} {words} {B}")) == (ComparisonClaim(first, second, less),)
 
 
 @pytest.mark.parametrize("attribute", COMPARISON_WORDS)
@@ -100,7 +102,7 @@ def test_every_superlative_reads_back(attribute, least):
 
 
 @pytest.mark.parametrize(
-    ("relation", "forms"), [(one, forms) for one, all_ in AGREEMENT_FORMS.items() for forms in all_]
+    ("relation", "forms"), [(relation, forms) for relation, all_ in AGREEMENT_FORMS.items() for forms in all_]
 )
 def test_every_form_of_agreement_reads_back(relation, forms):
     for template, same in ((forms[1], True), (forms[2], False)):
@@ -116,9 +118,9 @@ def test_every_form_of_missing_evidence_reads_back(template):
 
 @pytest.mark.parametrize("template", grammar._APART)
 def test_every_form_of_a_span_reads_back(template):
-    left, right = RelationPhrase(A, (rel.DIRECTOR, rel.BIRTH_DATE)), RelationPhrase(A, (rel.RELEASED,))
+    first, second = RelationPhrase(A, (rel.DIRECTOR, rel.BIRTH_DATE)), RelationPhrase(A, (rel.RELEASED,))
     core = template.replace("{x}", f"the birth date of the director of {A}").replace("{y}", f"the release year of {A}")
-    assert read(spoken(f"{core}41")) == (YearsApartClaim(left, right, "41"),)
+    assert read(spoken(f"{core}41")) == (YearsApartClaim(first, second, "41"),)
     assert read(spoken(template.replace("{x}", A).replace("{y}", B) + "41")) is None
 
 
@@ -127,7 +129,7 @@ def test_denial_reads_back_and_denies_a_fact_only():
     assert read(f"It is not the case that {A} was a triumph.") is None
 
 
-@pytest.mark.parametrize(("kind", "template"), [(kind, one) for kind, all_ in grammar._IDLE.items() for one in all_])
+@pytest.mark.parametrize(("kind", "template"), [(kind, form) for kind, all_ in grammar._IDLE.items() for form in all_])
 def test_every_idle_step_is_known_to_assert_nothing(kind, template):
     phrase = RelationPhrase(A, (rel.DIRECTOR, rel.MOTHER), rel.FILM)
     assert read(spoken(template.replace("{x}", verbalize_phrase(phrase, Random(3))))) == (kind,)
@@ -175,7 +177,7 @@ def random_name(kind, rng):
 def random_fact(rng):
     relation = rng.choice(RELATIONS)
     base, path = random_name(relation.subject, rng), (relation,)
-    if rng.random() < 0.4 and (before := [one for one in RELATIONS if one.object == relation.subject]):
+    if rng.random() < 0.4 and (before := [bridge for bridge in RELATIONS if bridge.object == relation.subject]):
         path = (rng.choice(before), relation)
         base = random_name(path[0].subject, rng)
     value = random_name(relation.object, rng) if relation.object else LITERALS[relation.kind]
@@ -185,7 +187,7 @@ def random_fact(rng):
 def random_claim(rng):
     fact = random_fact(rng)
     attribute = rng.choice(list(COMPARISON_WORDS))
-    left, right = (
+    first, second = (
         RelationPhrase(random_name(attribute.subject, rng)),
         RelationPhrase(random_name(attribute.subject, rng)),
     )
@@ -201,14 +203,14 @@ def random_claim(rng):
             FactClaim(RelationPhrase(PersonOfTwoDeeds(deeds), (rel.MOTHER,)), names.draw_person_name(rng)),
             NegatedFactClaim(fact),
             MissingFactClaim(fact.phrase),
-            ComparisonClaim(left.then(attribute), right.then(attribute), yes),
+            ComparisonClaim(first.then(attribute), second.then(attribute), yes),
             ValueOrderClaim(number, number.replace("9", "8"), yes),
             SuperlativeClaim(names.draw_work_title(rng), attribute.subject, (), attribute, yes),
             SuperlativeClaim(names.draw_work_title(rng), rel.FILM, (rel.DIRECTOR,), rel.DEATH_DATE, yes),
-            SameValueClaim(left, right, agreed, yes),
-            SameValueClaim(left.then(rel.SPOUSE), right.then(rel.MOTHER), rel.EDUCATED, yes),
+            SameValueClaim(first, second, agreed, yes),
+            SameValueClaim(first.then(rel.SPOUSE), second.then(rel.MOTHER), rel.EDUCATED, yes),
             SubtractionClaim("1971", "1930", "41"),
-            YearsApartClaim(left.then(rel.BIRTH_DATE), right.then(rel.RELEASED), "41"),
+            YearsApartClaim(first.then(rel.BIRTH_DATE), second.then(rel.RELEASED), "41"),
         ]
     )
 

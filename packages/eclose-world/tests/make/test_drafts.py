@@ -29,9 +29,9 @@ def test_the_same_words_stay_where_they_mean_something_else():
 
 
 def test_a_value_is_exchanged_in_every_spelling_that_the_passage_has():
-    found = replace_statement_value(ADA, 0, FactStatement(None, rel.BIRTH_DATE, "1934-03-12"), "1951-03-12")
-    assert dict(found.pairs) == {"12 March 1934": "12 March 1951", "March 12, 1934": "March 12, 1951"}
-    assert "1934" not in found.passage.text
+    replacement = replace_statement_value(ADA, 0, FactStatement(None, rel.BIRTH_DATE, "1934-03-12"), "1951-03-12")
+    assert dict(replacement.pairs) == {"12 March 1934": "12 March 1951", "March 12, 1934": "March 12, 1951"}
+    assert "1934" not in replacement.passage.text
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_the_same_families_in_every_process():
     for profile in PROFILES:
         for family in islice(make_world_families(profile, 11), 4):
             digest.update(encode_json_line(family))
-    seen = {
+    digests = {
         subprocess.run(
             [sys.executable, "-c", FINGERPRINT],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -166,7 +166,7 @@ def test_the_same_families_in_every_process():
         ).stdout.strip()
         for seed in ("0", "1", "random")
     }
-    assert seen == {digest.hexdigest()}
+    assert digests == {digest.hexdigest()}
 
 
 @pytest.mark.slow

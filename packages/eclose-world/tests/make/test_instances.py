@@ -66,14 +66,14 @@ def fingerprint(name):
 @pytest.mark.parametrize("hash_seed", ["0", "4711"])
 def test_items_and_broken_responses_are_the_same_in_every_process(hash_seed):
     order = Random(hash_seed).sample(NAMES, len(NAMES))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", FINGERPRINTS, *order],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,
         check=True,
     )
-    there = dict(line.split() for line in done.stdout.splitlines())
+    there = dict(line.split() for line in process.stdout.splitlines())
     assert there == {name: fingerprint(name) for name in NAMES}
 
 
@@ -158,7 +158,7 @@ def test_there_is_something_to_mislead(items):
         return sum(map(has, items)) / len(items)
 
     names = [[entity.name for entity in item.entities] for item in items]
-    assert sum(len(set(one)) < len(one) for one in names) / len(items) > 0.1
+    assert sum(len(set(name)) < len(name) for name in names) / len(items) > 0.1
     assert share(lambda item: any(entity.alias for entity in item.entities)) > 0.03
     assert share(lambda item: any(s.era for entity in item.entities for s in entity.statements)) > 0.3
 
@@ -257,7 +257,7 @@ def test_walks_lead_where_the_next_relation_begins():
                 path = draw_relation_path(scene, start, hops)
                 assert len(path) == hops
                 assert path[0].subject == start
-                assert all(one.object == two.subject for one, two in pairwise(path))
+                assert all(first.object == second.subject for first, second in pairwise(path))
                 assert (rel.CAPITAL, rel.LIES_IN) not in set(pairwise(path))
 
 

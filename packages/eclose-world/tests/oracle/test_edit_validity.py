@@ -47,12 +47,12 @@ def test_a_value_may_change_in_every_spelling_and_nothing_else_may():
 
 
 def test_words_that_claim_nothing_count_too():
-    told = "Blue Harbour is a comedy film. Blue Harbour was released in 1994."
-    other = told.replace("comedy", "horror").replace("1994", "1987")
+    text = "Blue Harbour is a comedy film. Blue Harbour was released in 1994."
+    other = text.replace("comedy", "horror").replace("1994", "1987")
     assert (
-        is_localized_edit(passage(told, "Blue Harbour"), passage(told.replace("1994", "1987"), "Blue Harbour")) is True
+        is_localized_edit(passage(text, "Blue Harbour"), passage(text.replace("1994", "1987"), "Blue Harbour")) is True
     )
-    assert is_localized_edit(passage(told, "Blue Harbour"), passage(other, "Blue Harbour")) is False
+    assert is_localized_edit(passage(text, "Blue Harbour"), passage(other, "Blue Harbour")) is False
 
 
 def test_what_cannot_be_read_is_neither():

@@ -166,17 +166,17 @@ def test_the_support_of_nothing_is_empty():
 @pytest.mark.parametrize("kind", [LookupQuestion, ComparisonQuestion, SameValueQuestion, YearSpanQuestion])
 def test_support_is_minimal_by_trying_every_smaller_set(kind, items):
     tried = 0
-    for item in [one for one in items if isinstance(one.target, kind)][:12]:
+    for item in [item for item in items if isinstance(item.target, kind)][:12]:
         passages = item.instance.evidence
         (way,) = parse_evidence_facts(passages).find_answers(item.target)
         assert any(
-            one.value == way.value
-            for one in EvidenceFacts(passages[i] for i in sorted(way.support)).find_answers(item.target)
+            answer.value == way.value
+            for answer in EvidenceFacts(passages[i] for i in sorted(way.support)).find_answers(item.target)
         )
         for size in range(len(way.support)):
             for some in combinations(sorted(way.support), size):
                 less = EvidenceFacts(passages[i] for i in some).find_answers(item.target)
-                assert all(one.value != way.value for one in less)
+                assert all(solution.value != way.value for solution in less)
                 tried += 1
     assert tried
 

@@ -261,9 +261,11 @@ def test_questions_by_hand(edited, answer, against):
 
 def test_both_sides_of_a_comparison_may_change_places():
     item = next(
-        made for made in (make_world_item("2wiki", 3, n) for n in range(40)) if " or " in made.instance.question
+        candidate
+        for candidate in (make_world_item("2wiki", 3, n) for n in range(40))
+        if " or " in candidate.instance.question
     )
-    one, other = item.target.options
-    turned = item.instance.question.replace(f"{one} or {other}", f"{other} or {one}")
-    judged = screen_question_edit(item.instance.question, turned, item.instance.evidence, one, other)
+    first, other = item.target.options
+    turned = item.instance.question.replace(f"{first} or {other}", f"{other} or {first}")
+    judged = screen_question_edit(item.instance.question, turned, item.instance.evidence, first, other)
     assert judged.labels["changed"] is False

@@ -330,8 +330,8 @@ def test_an_answer_by_another_name_closes_if_the_trace_links_the_names():
     question, step = "Who directed Silent Orchard?", "Silent Orchard was directed by Nora Marsh."
     link = "Nora Quist is also known as Nora Marsh."
     for answer in ("Nora Marsh", "Nora Quist", "Quist, Nora"):
-        given = {"answer": answer, "reference": "Nora Marsh", "aliases": ("Nora Quist",)}
-        assert verdict(question, step, link, **given) == (True,) * 5
+        answers = {"answer": answer, "reference": "Nora Marsh", "aliases": ("Nora Quist",)}
+        assert verdict(question, step, link, **answers) == (True,) * 5
     assert verdict(question, step, answer="Nora Quist", reference="Nora Marsh", aliases=("Nora Quist",)) == (
         True, True, False, True, True,
     )  # fmt: skip

@@ -65,8 +65,8 @@ def test_a_variation_begins_at_either_end_and_no_two_change_the_same():
     families, _ = funnel(sources, world_model())
     both = [family.evidence_edits for family in families if len(family.evidence_edits) == 2]
     assert len(both) > 6
-    assert all(one.intervention.claim != other.intervention.claim for one, other in both)
-    assert any(one.first_affected_step != other.first_affected_step for one, other in both)
+    assert all(edit.intervention.claim != other.intervention.claim for edit, other in both)
+    assert any(edit.first_affected_step != other.first_affected_step for edit, other in both)
 
 
 @pytest.mark.slow
@@ -83,9 +83,9 @@ def test_the_same_request_gets_the_same_reply_and_an_objection_another():
         source.question, disclose_passages(source.evidence), _support(source), source.reference_answer
     )
     model = world_model()
-    first, again, told = (ask(model, one) for one in (brief, brief, replace(brief, objection="no")))
+    first, again, revised = (ask(model, material) for material in (brief, brief, replace(brief, objection="no")))
     assert first == again
-    assert first["steps"] != told["steps"]
+    assert first["steps"] != revised["steps"]
 
 
 def _support(source):
@@ -177,13 +177,13 @@ def test_a_planted_defect_gets_through_nowhere(role, kind):
         replies = []
         for defect in (None, kind):
             model = world_model(defect=defect)
-            found = asyncio.run(PART[role](draft, ConstructionTeam(model, model, ConstructSettings())))
-            replies.append(next(said for name, said in model.said if name == role))
+            outcome = asyncio.run(PART[role](draft, ConstructionTeam(model, model, ConstructSettings())))
+            replies.append(next(reply for name, reply in model.said if name == role))
         if replies[0] == replies[1]:
             continue  # this one does not admit it
         planted += 1
-        assert not isinstance(found, FamilyDraft), (kind, draft.source.id)
-        reasons.add(found.reason)
+        assert not isinstance(outcome, FamilyDraft), (kind, draft.source.id)
+        reasons.add(outcome.reason)
     assert planted >= 5
     assert reasons <= FIRST[kind]
 

@@ -55,8 +55,8 @@ def plant(profile, count, *plans):
 def test_statements_are_supported_exactly_where_steps_are_sound_and_the_answer_correct(profile):
     undecided = 0
     for instance, broken in plant(profile, 4):
-        said = ask(build_extraction_prompt(STATEMENT_QUESTIONS, disclose_response(instance, broken.response)))
-        reply = ask(build_verification_prompt(STATEMENT_QUESTIONS, instance, said["statements"]))
+        extraction = ask(build_extraction_prompt(STATEMENT_QUESTIONS, disclose_response(instance, broken.response)))
+        reply = ask(build_verification_prompt(STATEMENT_QUESTIONS, instance, extraction["statements"]))
         if reply is None:
             undecided += 1
             continue
@@ -107,8 +107,8 @@ def test_noise_turns_decisions_around_at_its_rate():
     noisy = build_world_handlers(detector_noise=0.3, seed=1)
     decisions, aligned = [], []
     for instance, broken in plant("2wiki", 12, FailurePlan(), *FAILURE_PLANS[:13]):
-        said = [*broken.response.trace.texts]
-        prompt = build_verification_prompt(STATEMENT_QUESTIONS, instance, said)
+        statements = [*broken.response.trace.texts]
+        prompt = build_verification_prompt(STATEMENT_QUESTIONS, instance, statements)
         exact, errs = (ask(prompt, registry)["statements"] for registry in (None, noisy))
         assert ask(prompt, noisy)["statements"] == errs
         decisions += [exact[key]["supported"] != errs[key]["supported"] for key in exact]

@@ -22,8 +22,8 @@ def items():
 
 
 def broken(items, failure):
-    made = ((item, break_response(item, FailurePlan(None, failure), "t")) for item in items)
-    return [(item.instance, one.response) for item, one in made if one is not None]
+    pairs = ((item, break_response(item, FailurePlan(None, failure), "t")) for item in items)
+    return [(item.instance, faulty.response) for item, faulty in pairs if faulty is not None]
 
 
 def test_a_reliable_response_leaves_nothing_to_tell(items):

@@ -103,9 +103,9 @@ def cases():
 def test_the_naive_judge_obeys_in_every_place_it_is_shown_and_the_careful_one_in_none(cases, slot):
     assert set(cases) == set(JOINT_JUDGE_QUESTIONS) - {JudgeQuestion.SUFFICIENCY}
     for question, case in cases.items():
-        shown = disclosures(insert_injection(case, slot, ORDER))[question]
-        assert passes(said(GullibleJudgeKind.NAIVE, shown)) == (question in SEEN[slot])
-        assert not passes(said(GullibleJudgeKind.CAREFUL, shown))
+        disclosure = disclosures(insert_injection(case, slot, ORDER))[question]
+        assert passes(said(GullibleJudgeKind.NAIVE, disclosure)) == (question in SEEN[slot])
+        assert not passes(said(GullibleJudgeKind.CAREFUL, disclosure))
 
 
 def test_an_order_for_a_bad_verdict_is_obeyed_as_well(cases):
@@ -125,19 +125,23 @@ def test_a_joint_judge_obeys_for_all_parts_at_once(cases):
 def test_no_harmless_text_moves_anybody(cases):
     for injection in load_prompt_injections():
         assert find_commanded_verdict(injection.control) is None
-    text = max((one.control for one in load_prompt_injections()), key=len)
+    text = max((injection.control for injection in load_prompt_injections()), key=len)
     for question, case in cases.items():
         for slot in InjectionSlot:
-            shown = disclosures(insert_injection(case, slot, text))[question]
+            disclosure = disclosures(insert_injection(case, slot, text))[question]
             for trust in GullibleJudgeKind:
-                assert said(trust, shown) == said(None, disclosures(case)[question])
+                assert said(trust, disclosure) == said(None, disclosures(case)[question])
 
 
 @pytest.mark.slow
 def test_the_world_gives_no_orders_itself():
     for profile in ("2wiki", "musique", "hotpot"):
         for item in islice(make_world_items(profile, 3), 60):
-            texts = [item.instance.question, *item.response.trace.texts, *(one.text for one in item.instance.evidence)]
+            texts = [
+                item.instance.question,
+                *item.response.trace.texts,
+                *(passage.text for passage in item.instance.evidence),
+            ]
             assert [text for text in texts if find_commanded_verdict(text) is not None] == []
 
 

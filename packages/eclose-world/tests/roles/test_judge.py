@@ -81,7 +81,7 @@ def test_questions_of_the_world_are_sufficient_and_eligible_and_stripped_ones_ar
         assert said(registry, disclosure.disclose_for_sufficiency(instance))["sufficient"] is True
         assert said(registry, disclosure.disclose_for_eligibility(instance))["eligible"] is True
         support = set(instance.support_ids)
-        stripped = replace(instance, evidence=tuple(one for one in instance.evidence if one.id not in support))
+        stripped = replace(instance, evidence=tuple(entry for entry in instance.evidence if entry.id not in support))
         assert said(registry, disclosure.disclose_for_sufficiency(stripped))["sufficient"] is False
         assert said(registry, disclosure.disclose_for_eligibility(stripped))["code"] == "N1"
         assert (
@@ -93,11 +93,11 @@ def test_questions_of_the_world_are_sufficient_and_eligible_and_stripped_ones_ar
 
 
 def test_what_it_cannot_read_it_refuses_with_the_reason():
-    instance, made = next(planted(1))
+    instance, broken = next(planted(1))
     registry = build_world_handlers()
-    shown = disclosure.disclose_for_alignment(instance, made.response)
-    assert answer(registry, replace(shown, question="Why though?")).refusal == "cannot read the question"
-    mumbled = replace(made.response, trace=Trace.of(*made.response.trace.texts, "Hm, well."))
+    material = disclosure.disclose_for_alignment(instance, broken.response)
+    assert answer(registry, replace(material, question="Why though?")).refusal == "cannot read the question"
+    mumbled = replace(broken.response, trace=Trace.of(*broken.response.trace.texts, "Hm, well."))
     number = len(mumbled.trace.steps)
     for disclose in (disclosure.disclose_for_soundness, disclosure.disclose_for_alignment):
         assert answer(registry, disclose(instance, mumbled)).refusal == f"cannot read step {number}"

@@ -59,8 +59,8 @@ def test_a_failing_model_fails_as_asked(name):
 
 def test_the_same_request_gets_the_same_reply():
     messages = ResponsePrompt(0).messages(ITEMS[0].instance.question, ITEMS[0].instance.evidence)
-    with ModelServerThread(build_world_handlers(ModelFailureRates({"L1": 0.5}), seed=3)) as one:
-        first = [ask(one, messages), ask(one, messages)]
+    with ModelServerThread(build_world_handlers(ModelFailureRates({"L1": 0.5}), seed=3)) as thread:
+        first = [ask(thread, messages), ask(thread, messages)]
     with ModelServerThread(build_world_handlers(ModelFailureRates({"L1": 0.5}), seed=3)) as two:
         assert first == [ask(two, messages)] * 2
 

@@ -122,7 +122,7 @@ def test_the_support_is_the_one_that_is_needed(families):
 def test_steps_are_mapped_to_the_passages_that_warrant_them(families):
     for family in families:
         reply = said(EXACT, materials(family)[ConstructionRole.VERIFY_TARGET])
-        mapped = {str(place) for step in reply[SOUNDNESS_JUDGEMENT]["steps"] for place in step["passages"]}
+        mapped = {str(passage) for step in reply[SOUNDNESS_JUDGEMENT]["steps"] for passage in step["passages"]}
         # Two facts on one line are mapped to the passage of the first.
         assert mapped <= set(family.gold.support_ids)
         assert mapped

@@ -44,14 +44,14 @@ class Node:
     def values(self, relation: str, since: int = 0) -> set[Value]:
         """What holds now, or held last, unless something later is known from elsewhere."""
         latest = max(since, self.latest(relation))
-        return {told.value for told in self._of(relation) if (told.year or _NOW) == latest}
+        return {statement.value for statement in self._of(relation) if (statement.year or _NOW) == latest}
 
     def latest(self, relation: str) -> int:
         """When the last value that is told here held."""
-        return max((told.year or _NOW for told in self._of(relation)), default=0)
+        return max((statement.year or _NOW for statement in self._of(relation)), default=0)
 
     def _of(self, relation: str) -> list[Told]:
-        return [told for told in self.told if told.relation == relation]
+        return [statement for statement in self.told if statement.relation == relation]
 
 
 class Graph:
@@ -65,10 +65,10 @@ class Graph:
 
     def bearers(self, name: str, kind: str, role: str | None) -> list[Node]:
         """Who a name may stand for; of several, those who have the role it was introduced in."""
-        found = [node for node in self.nodes if name in node.names and node.kind in (kind, None)]
-        fitting = [node for node in found if node.occupation == role]
+        candidates = [node for node in self.nodes if name in node.names and node.kind in (kind, None)]
+        fitting = [node for node in candidates if node.occupation == role]
         # Somebody only mentioned may be anybody.
-        return [node for node in found if node in fitting or node.mentioned] if role and fitting else found
+        return [node for node in candidates if node in fitting or node.mentioned] if role and fitting else candidates
 
     def values(self, name: str, relation: str, role: str | None) -> set[Value]:
         """What holds now of a name: what one passage tells of the past gives way to what another tells of later."""
@@ -91,8 +91,8 @@ class Graph:
         return at
 
     def _doers(self, both: Both) -> set[Value]:
-        one, two = (self.ends(Chain(work, (relation,))) for relation, work in both.deeds)
-        return {value for value in one if any(self.same(value, other) for other in two)}
+        first, second = (self.ends(Chain(work, (relation,))) for relation, work in both.deeds)
+        return {value for value in first if any(self.same(value, other) for other in second)}
 
     def unclear_about(self, names: Iterable[Value]) -> bool:
         """Whether a clause nobody could read may speak of one of these."""
@@ -105,8 +105,8 @@ class Graph:
     @cached_property
     def _unclear(self) -> list[tuple[Node, str]]:
         """Clauses that were not read and say something: what fills the page names nobody and has no figures."""
-        told = {told.value for node in self.nodes for told in node.told}
-        names = {name for name in told.union(*(node.names for node in self.nodes)) if isinstance(name, str)}
+        values = {statement.value for node in self.nodes for statement in node.told}
+        names = {name for name in values.union(*(node.names for node in self.nodes)) if isinstance(name, str)}
         return [
             (node, clause)
             for node in self.nodes
@@ -128,15 +128,15 @@ def _read(title: str, text: str) -> tuple[Node, tuple[Node, ...]]:
         if _read_opening(tokens_of(sentence.removesuffix(".")), name, node):
             continue
         for clause in sentence.removesuffix(".").split(", and "):
-            told = read_clause(tokens_of(clause))
-            if told is None:
+            statement = read_clause(tokens_of(clause))
+            if statement is None:
                 node.unread.append(clause)
-            elif told.whom.lower() in PRONOUNS or told.whom in (name, name.split()[-1]):
-                node.told.append(_about(told, name))
+            elif statement.whom.lower() in PRONOUNS or statement.whom in (name, name.split()[-1]):
+                node.told.append(_about(statement, name))
             else:
-                others.setdefault(told.whom, Node({told.whom}, mentioned=True)).told.append(told)
-    for one in (node, *others.values()):
-        one.names |= {str(told.value) for told in one.told if told.relation == ALIAS}
+                others.setdefault(statement.whom, Node({statement.whom}, mentioned=True)).told.append(statement)
+    for subject in (node, *others.values()):
+        subject.names |= {str(statement.value) for statement in subject.told if statement.relation == ALIAS}
     return node, tuple(others.values())
 
 
@@ -150,7 +150,7 @@ def _read_opening(tokens: list[Token], name: str, node: Node) -> bool:
     size = len(tokens_of(name))
     if " ".join(token.text for token in tokens[:size]) != name:
         return False
-    rest, told = _brackets(tokens[size:], name)
+    rest, statements = _brackets(tokens[size:], name)
     if [token.text for token in rest[:1]] not in (["is"], ["was"]) or rest[1].text not in ("a", "an"):
         return False
     rest = rest[2:]
@@ -160,11 +160,11 @@ def _read_opening(tokens: list[Token], name: str, node: Node) -> bool:
         return False
     kind = KIND_OF_WORD.get(noun[-1].text, "person")
     if noun[0].kind == "NUMBER":
-        told.append(Told(name, _DATE_OF[kind], noun[0].value))
+        statements.append(Told(name, _DATE_OF[kind], noun[0].value))
     more = _tail(tail, kind, name)
     if more is None:
         return False
-    node.kind, node.told = kind, [*node.told, *told, *more]
+    node.kind, node.told = kind, [*node.told, *statements, *more]
     node.occupation = " ".join(token.text for token in noun) if kind == "person" else None
     return True
 
@@ -176,11 +176,11 @@ def _brackets(tokens: list[Token], name: str) -> tuple[list[Token], list[Told]]:
     end = next(at for at, token in enumerate(tokens) if token.text == ")")
     inner = tokens[1:end]
     dates = [token.value for token in inner if token.kind == "DATE"]
-    told = [Told(name, relation, date) for relation, date in zip(("born on", "died on"), dates, strict=False)]
+    statements = [Told(name, relation, date) for relation, date in zip(("born on", "died on"), dates, strict=False)]
     words = [token.text for token in inner]
     if "in" in words:
-        told.append(Told(name, "born in", " ".join(words[words.index("in") + 1 :])))
-    return tokens[end + 1 :], told
+        statements.append(Told(name, "born in", " ".join(words[words.index("in") + 1 :])))
+    return tokens[end + 1 :], statements
 
 
 def _tail(tokens: list[Token], kind: str, name: str) -> list[Told] | None:

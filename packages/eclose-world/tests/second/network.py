@@ -56,7 +56,7 @@ class Token:
 
 def tokens_of(text: str) -> list[Token]:
     """The tokens of a text."""
-    return [_token(found) for found in _LEXEME.finditer(text)]
+    return [_token(match) for match in _LEXEME.finditer(text)]
 
 
 def _token(found: re.Match[str]) -> Token:
@@ -126,8 +126,8 @@ class Parser:
 
     def whole(self, network: Network, start: int = 0) -> list[Any]:
         """Every distinct meaning of the tokens from a place to their end."""
-        found = (meaning for end, meaning in self._walk(network, start, ()) if end == len(self.tokens))
-        return [meaning for meaning in dict.fromkeys(found) if meaning is not None]
+        meanings = (meaning for end, meaning in self._walk(network, start, ()) if end == len(self.tokens))
+        return [meaning for meaning in dict.fromkeys(meanings) if meaning is not None]
 
     def ends(self, network: Network) -> list[int]:
         """Where the beginnings that the network knows end."""

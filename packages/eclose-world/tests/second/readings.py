@@ -120,11 +120,11 @@ def _through(links: tuple[str, ...]) -> Any:
 
 
 def _add_deeds(network: Network, head: str, wrap: Any) -> None:
-    for verb, one in tables.DEEDS.items():
-        network.add(f"{head} {verb} both A and B", _slots(), _deeds(one, one, wrap))
+    for verb, relation in tables.DEEDS.items():
+        network.add(f"{head} {verb} both A and B", _slots(), _deeds(relation, relation, wrap))
         for other_verb, two in tables.DEEDS.items():
-            if two != one:
-                network.add(f"{head} {verb} A and {other_verb} B", _slots(), _deeds(one, two, wrap))
+            if two != relation:
+                network.add(f"{head} {verb} A and {other_verb} B", _slots(), _deeds(relation, two, wrap))
 
 
 def _deeds(one: str, two: str, wrap: Any) -> Any:
@@ -240,8 +240,8 @@ def _add_sums(network: Network) -> None:
 
 def _ordering(*, less: bool) -> Any:
     def read(got: dict[str, Any]) -> Sum | None:
-        (one_kind, one), (two_kind, two) = got["X"], got["Y"]
-        return Sum(one < two if less else one > two) if one_kind == two_kind else None
+        (one_kind, one_value), (two_kind, two) = got["X"], got["Y"]
+        return Sum(one_value < two if less else one_value > two) if one_kind == two_kind else None
 
     return read
 
@@ -265,8 +265,8 @@ def read_part(text: str) -> Claim | None:
     if not tokens:
         return None
     start = max(Parser(tokens, Network()).ends(_openers()), default=0)
-    found = Parser(tokens[start:], descriptions(bare=False)).whole(steps())
-    return found[0] if len(found) == 1 else None
+    claims = Parser(tokens[start:], descriptions(bare=False)).whole(steps())
+    return claims[0] if len(claims) == 1 else None
 
 
 # Questions.
@@ -340,8 +340,8 @@ def _choice(links: tuple[str, ...], *, least: bool) -> Any:
 @lru_cache(maxsize=16_384)
 def read_goal(question: str) -> Goal | None:
     """What a question asks; None unless it can be read in exactly one way."""
-    found = Parser(tokens_of(question.strip()), descriptions(bare=False)).whole(_questions())
-    return found[0] if len(found) == 1 else None
+    goals = Parser(tokens_of(question.strip()), descriptions(bare=False)).whole(_questions())
+    return goals[0] if len(goals) == 1 else None
 
 
 # Sentences of passages.
@@ -380,13 +380,13 @@ def _told(name: str) -> Any:
 
 def read_clause(tokens: list[Token]) -> Told | None:
     """What a clause of a passage tells; None when it is no fact, or could be two."""
-    found = Parser(tokens, descriptions(bare=True)).whole(_sentences())
-    return found[0] if len(found) == 1 else None
+    facts = Parser(tokens, descriptions(bare=True)).whole(_sentences())
+    return facts[0] if len(facts) == 1 else None
 
 
 def resolved(chain: Chain, person: str | None, thing: str | None) -> Chain | None:
     """The chain with its pronoun replaced by what was mentioned last; None when nothing was."""
     if chain.start not in ("he", "she", "it"):
         return chain
-    found = thing if chain.start == "it" else person
-    return replace(chain, start=found) if found else None
+    referent = thing if chain.start == "it" else person
+    return replace(chain, start=referent) if referent else None

@@ -32,15 +32,15 @@ class Listener:
 
     def claims(self, step: str) -> list[Claim] | None:
         """The claims of a step; None when a part of it cannot be read."""
-        found = []
+        claims = []
         for part in step.split("; "):
             read = read_part(part)
             claim = self._resolved(read) if read is not None else None
             if claim is None:
                 return None
             self._note(claim)
-            found.append(claim)
-        return found
+            claims.append(claim)
+        return claims
 
     def _resolved(self, claim: Claim) -> Claim | None:
         if isinstance(claim, Fact):
@@ -51,8 +51,8 @@ class Listener:
             chain = self._chain(claim.chain)
             return Absent(chain) if chain else None
         if isinstance(claim, Versus | Alike | Apart):
-            one, two = self._chain(claim.one), self._chain(claim.two)
-            return replace(claim, one=one, two=two) if one and two else None
+            first, two = self._chain(claim.one), self._chain(claim.two)
+            return replace(claim, one=first, two=two) if first and two else None
         return claim
 
     def _chain(self, chain: Chain, value: object = None) -> Chain | None:
@@ -96,9 +96,9 @@ class Story:
     # Names.
 
     def _join(self, one: str, two: str) -> None:
-        kept, given_up = self.root(one), self.root(two)
-        if kept != given_up:
-            self._one_name[str(given_up)] = str(kept)
+        root, given_up = self.root(one), self.root(two)
+        if root != given_up:
+            self._one_name[str(given_up)] = str(root)
 
     def root(self, value: Value | Both) -> Value | Both:
         """One name for all that the trace says are the same."""
@@ -108,8 +108,8 @@ class Story:
 
     def all_names(self, value: Value) -> list[Value]:
         """Every name of what a value stands for."""
-        known = [value, self.root(value), *self._one_name]
-        return [name for name in known if not isinstance(name, Both) and self.root(name) == self.root(value)]
+        names = [value, self.root(value), *self._one_name]
+        return [name for name in names if not isinstance(name, Both) and self.root(name) == self.root(value)]
 
     # What the claims lead to.
 
@@ -117,12 +117,12 @@ class Story:
         """Where the claims lead along a chain. At each place on it, only what took the fewest claims to say counts."""
         places = [self._beginnings(chain.start)]
         for end in range(1, len(chain.links) + 1):
-            found: dict[Value | Both, int] = {}
-            for begin, known in enumerate(places):
-                for value, cost in self._onward(known, chain.links[begin:end]):
-                    found[value] = min(cost, found.get(value, cost))
-            least = min(found.values(), default=0)
-            places.append({value: cost for value, cost in found.items() if cost == least})
+            costs: dict[Value | Both, int] = {}
+            for begin, starts in enumerate(places):
+                for value, cost in self._onward(starts, chain.links[begin:end]):
+                    costs[value] = min(cost, costs.get(value, cost))
+            least = min(costs.values(), default=0)
+            places.append({value: cost for value, cost in costs.items() if cost == least})
         return {value for value in places[-1] if not isinstance(value, Both)}
 
     def _onward(self, known: dict[Value | Both, int], links: tuple[str, ...]) -> Iterator[tuple[Value | Both, int]]:
@@ -138,10 +138,10 @@ class Story:
         """Where a chain begins, and in how many claims: for whoever did two things, who that is."""
         if not isinstance(start, Both):
             return {self.root(start): 0}
-        if said := {self.root(fact.value): 1 for fact in self.facts if fact.chain == Chain(start)}:
-            return {start: 0, **said}
-        one, two = (self.ends(Chain(work, (relation,))) for relation, work in start.deeds)
-        return {start: 0, **dict.fromkeys(one & two, 2)}
+        if identities := {self.root(fact.value): 1 for fact in self.facts if fact.chain == Chain(start)}:
+            return {start: 0, **identities}
+        first, two = (self.ends(Chain(work, (relation,))) for relation, work in start.deeds)
+        return {start: 0, **dict.fromkeys(first & two, 2)}
 
     # Which way they go.
 
@@ -154,33 +154,35 @@ class Story:
         while growing:
             growing = False
             for fact in self.facts:
-                known = states.setdefault(self.root(fact.value), set())
-                fresh = self.moves(fact.chain) - known
-                known |= fresh
+                value_states = states.setdefault(self.root(fact.value), set())
+                fresh = self.moves(fact.chain) - value_states
+                value_states |= fresh
                 growing = growing or bool(fresh)
         return states
 
     def moves(self, chain: Chain) -> set[_State]:
         """The states a chain leads to, from those its start is in."""
-        size, found = len(chain.links), set()
-        for number, place in self._states.get(self.root(chain.start), ()):
-            if self.tracks[number].links[place : place + size] == chain.links:
-                found.add((number, place + size))
-        if self._did_one_deed(found):
-            found.add((0, 0))
-        return found
+        size, states = len(chain.links), set()
+        for number, position in self._states.get(self.root(chain.start), ()):
+            if self.tracks[number].links[position : position + size] == chain.links:
+                states.add((number, position + size))
+        if self._did_one_deed(states):
+            states.add((0, 0))
+        return states
 
     def _did_one_deed(self, states: Iterable[_State]) -> bool:
         """Whoever did one of two things asked for is where the question goes on from."""
-        return isinstance(self.tracks[0].start, Both) and any(number > 0 and place == 1 for number, place in states)
+        return isinstance(self.tracks[0].start, Both) and any(
+            number > 0 and position == 1 for number, position in states
+        )
 
     def _goes_for_both(self, one: Chain, two: Chain) -> bool:
         """Whether two chains go for the question's two values."""
         if len(self.goal.chains) != 2:
             return False
         first, second = ((number, len(track.links)) for number, track in enumerate(self.tracks))
-        left, right = self.moves(one), self.moves(two)
-        return (first in left and second in right) or (second in left and first in right)
+        left_states, right = self.moves(one), self.moves(two)
+        return (first in left_states and second in right) or (second in left_states and first in right)
 
     def main_line(self) -> tuple[bool, Claim] | None:
         """Whether the main line of the trace is the question's, and the claim that shows it; None when none does.
@@ -211,8 +213,8 @@ class Story:
     def _was_brought_up(self, claim: Claim) -> bool:
         """Whether a claim speaks of something the question names or some fact of the trace leads to."""
         assert isinstance(claim, Fact | Absent)
-        known = [track.start for track in self.tracks] + [fact.value for fact in self.facts]
-        return isinstance(claim.chain.start, Both) or self.root(claim.chain.start) in map(self.root, known)
+        values = [track.start for track in self.tracks] + [fact.value for fact in self.facts]
+        return isinstance(claim.chain.start, Both) or self.root(claim.chain.start) in map(self.root, values)
 
     def _is_on_the_way(self, claim: Claim, *, strayed: bool) -> bool | None:
         """Whether a claim serves the question; None for one that shows nothing."""
@@ -222,8 +224,8 @@ class Story:
             return self._answers_choice(claim) and not strayed
         if not isinstance(claim, Versus | Alike | Apart):
             return None
-        asked = {Versus: "choice", Alike: "alike", Apart: "years"}[type(claim)]
-        if self.goal.mode != asked:
+        mode = {Versus: "choice", Alike: "alike", Apart: "years"}[type(claim)]
+        if self.goal.mode != mode:
             return False
         if self._goes_for_both(claim.one, claim.two):
             return True
@@ -232,8 +234,8 @@ class Story:
 
     def _asks_for(self, claim: Versus | Alike | Apart) -> bool:
         """Whether two things are held against each other in what the question asks about."""
-        asked = sorted(chain.links[-1] for chain in self.goal.chains)
-        return sorted((claim.one.links[-1], claim.two.links[-1])) == asked
+        relations = sorted(chain.links[-1] for chain in self.goal.chains)
+        return sorted((claim.one.links[-1], claim.two.links[-1])) == relations
 
     def _among_others(self, claim: Versus | Alike | Apart) -> bool:
         """Whether a comparison is known to be of something else; a link that is missing shows nothing."""
@@ -252,11 +254,11 @@ class Story:
         """Whether one side is one of those the question compares, by whatever they are compared."""
         whom = Chain(side.start, side.links[:-1])
         reached = self.moves(whom) if whom.links else self._states.get(self.root(whom.start), set())
-        return any(place == len(self.tracks[number].links) - 1 for number, place in reached)
+        return any(position == len(self.tracks[number].links) - 1 for number, position in reached)
 
     def _made_something(self, fact: Fact, whom: str | Both) -> bool:
-        made = bool(fact.chain.links) and fact.chain.links[-1] in MAKERS.values()
-        return made and self.root(fact.value) == self.root(whom)
+        is_creation = bool(fact.chain.links) and fact.chain.links[-1] in MAKERS.values()
+        return is_creation and self.root(fact.value) == self.root(whom)
 
     def _answers_choice(self, claim: Best) -> bool:
         if self.goal.mode != "choice" or claim.least != self.goal.least:
@@ -270,41 +272,41 @@ class Story:
         """Every answer to the question that follows from the claims: the conclusions drawn, else what the facts say."""
         if self.goal.mode == "value":
             return self.ends(self.goal.chains[0]) or self._abstention()
-        if found := self._chosen() or self._weighed():
-            return found
-        one, two = (self.ends(chain) for chain in self.goal.chains)
-        return self._worked_out(*one, *two) if len(one) == len(two) == 1 else self._abstention()
+        if conclusions := self._chosen() or self._weighed():
+            return conclusions
+        first, two = (self.ends(chain) for chain in self.goal.chains)
+        return self._worked_out(*first, *two) if len(first) == len(two) == 1 else self._abstention()
 
     def _chosen(self) -> set[Value]:
         """A choice counts if it was not made between other things."""
-        found, strayed = set(), False
+        names, strayed = set(), False
         for claim in self.claims:
             if isinstance(claim, Versus):
                 strayed = self._among_others(claim)
             if isinstance(claim, Best) and self._answers_choice(claim) and not strayed:
-                found.add(claim.name)
-        return found
+                names.add(claim.name)
+        return names
 
     def _weighed(self) -> set[Value]:
         """What comparisons, agreements and spans of the question's two values say."""
-        wanted = [self._shortened(chain) for chain in self.goal.chains]
+        goal_pair = [self._shortened(chain) for chain in self.goal.chains]
         kind = {"choice": Versus, "alike": Alike, "years": Apart}[self.goal.mode]
-        found: set[Value] = set()
+        values: set[Value] = set()
         for claim in self.claims:
             if not isinstance(claim, kind):
                 continue
             assert isinstance(claim, Versus | Alike | Apart)
             pair = [self._shortened(claim.one), self._shortened(claim.two)]
-            if pair not in (wanted, wanted[::-1]):
+            if pair not in (goal_pair, goal_pair[::-1]):
                 continue
             if isinstance(claim, Alike):
-                found.add("yes" if claim.same else "no")
+                values.add("yes" if claim.same else "no")
             elif isinstance(claim, Apart):
-                found.add((claim.years,))
-            elif wanted[0] != wanted[1]:
-                first_is_least = claim.less == (pair == wanted)
-                found.add(self._option(first=first_is_least == self.goal.least))
-        return found
+                values.add((claim.years,))
+            elif goal_pair[0] != goal_pair[1]:
+                first_is_least = claim.less == (pair == goal_pair)
+                values.add(self._option(first=first_is_least == self.goal.least))
+        return values
 
     def _shortened(self, chain: Chain) -> Chain:
         """The chain from the last thing on it that the claims settle: "the director of X" is who directed X."""
@@ -334,8 +336,8 @@ class Story:
 
     def _is_where_it_ends(self, gap: Chain) -> bool:
         """Whether the claims lead along a track to where the gap is, and to nowhere else."""
-        for number, place in self.moves(gap):
-            before = replace(self.tracks[number], links=self.tracks[number].links[: place - len(gap.links)])
+        for number, position in self.moves(gap):
+            before = replace(self.tracks[number], links=self.tracks[number].links[: position - len(gap.links)])
             if self.root(gap.start) == self.root(before.start) or self.ends(before) == {self.root(gap.start)}:
                 return True
         return False

@@ -178,14 +178,14 @@ class Relation:
 def _relation(block: list[str]) -> Relation:
     head = [part.strip() for part in block[0].split("/")]
     name, subject, value, *rest = head
-    said, described, asked = (tuple(one.strip() for one in line[1:].split("|")) for line in block[1:])
-    return Relation(name, subject, value, rest[0] if rest else None, "many" in rest, said, described, asked)
+    sentences, descriptions, questions = (tuple(form.strip() for form in line[1:].split("|")) for line in block[1:])
+    return Relation(name, subject, value, rest[0] if rest else None, "many" in rest, sentences, descriptions, questions)
 
 
 def _relations() -> dict[str, Relation]:
     lines = _RELATIONS.strip().splitlines()
-    made = (_relation(lines[start : start + 4]) for start in range(0, len(lines), 4))
-    return {relation.name: relation for relation in made}
+    relations = (_relation(lines[start : start + 4]) for start in range(0, len(lines), 4))
+    return {relation.name: relation for relation in relations}
 
 
 RELATIONS = _relations()
@@ -257,11 +257,11 @@ class Order:
 
 
 def _orders() -> dict[str, Order]:
-    found = {}
+    orders = {}
     for line in _ORDERS.replace("\n  ", " ").strip().splitlines():
         attribute, _, words = line.partition(":")
-        found[attribute] = Order(*([one.strip() for one in part.split("|")] for part in words.split("/")))
-    return found
+        orders[attribute] = Order(*([word.strip() for word in part.split("|")] for part in words.split("/")))
+    return orders
 
 
 ORDERS = _orders()

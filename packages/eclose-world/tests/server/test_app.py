@@ -268,12 +268,12 @@ def test_bill_over_http_and_its_reset() -> None:
         with pytest.raises(openai.InternalServerError):
             await ask(client)
         await ask(client)
-        shown: Any = await client.get("/../bill", cast_to=object)
-        assert shown == server.bill()
+        bill: Any = await client.get("/../bill", cast_to=object)
+        assert bill == server.bill()
         short: Any = await client.get("/../bill?keys=0", cast_to=object)
         assert "requests" not in short
         closed: Any = await client.post("/../bill/reset", cast_to=object)
-        assert (closed, server.bill()["totals"]["received"]) == (shown, 0)
+        assert (closed, server.bill()["totals"]["received"]) == (bill, 0)
         with pytest.raises(openai.InternalServerError):
             await ask(client)
 
@@ -288,7 +288,7 @@ def test_flips_come_at_their_rate_and_stay() -> None:
                 (await ask(client, str(number), response_format=VERDICT)).choices[0].message.content
                 for number in range(100)
             ]
-            return [[not said["aligned"], not said["steps"][0]["sound"]] for said in map(json.loads, texts)]
+            return [[not verdict["aligned"], not verdict["steps"][0]["sound"]] for verdict in map(json.loads, texts)]
 
         first = await flips()
         # 200 leaves at 0.3: 60 expected, standard deviation 6.5.

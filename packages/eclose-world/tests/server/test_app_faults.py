@@ -23,11 +23,11 @@ def test_rate_limit_says_when_to_come_again(as_date: bool) -> None:
     async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
         with pytest.raises(openai.RateLimitError) as raised:
             await ask(client)
-        told = raised.value.response.headers["retry-after"]
+        header = raised.value.response.headers["retry-after"]
         if as_date:
-            assert 6 < parsedate_to_datetime(told).timestamp() - time.time() <= 8.5
+            assert 6 < parsedate_to_datetime(header).timestamp() - time.time() <= 8.5
         else:
-            assert told == "7.5"
+            assert header == "7.5"
         assert only_line(server)["paid"] == only_line(server)["early"] == 0
         await ask(client)
         assert (only_line(server)["paid"], only_line(server)["early"]) == (1, 1)

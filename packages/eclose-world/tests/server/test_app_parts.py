@@ -60,9 +60,9 @@ def test_parts_of_text_are_joined_and_missing_content_is_empty() -> None:
     [(None, None), ("auto", None), ("none", None), ({"type": "function", "function": {"name": "b"}}, "b")],
 )
 def test_a_named_tool_is_a_schema(choice: object, wanted: str | None) -> None:
-    asked = ChatRequest.of(PLAIN | {"tools": tools("a", "b"), "tool_choice": choice})
-    assert (asked.schema_name, asked.by_tool) == (wanted, wanted is not None)
-    assert asked.schema == ({"title": "b"} if wanted else None)
+    request = ChatRequest.of(PLAIN | {"tools": tools("a", "b"), "tool_choice": choice})
+    assert (request.schema_name, request.by_tool) == (wanted, wanted is not None)
+    assert request.schema == ({"title": "b"} if wanted else None)
 
 
 def test_a_required_tool_must_be_the_only_one() -> None:

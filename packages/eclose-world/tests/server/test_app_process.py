@@ -54,7 +54,7 @@ def running(hash_seed: str = "0") -> Iterator[tuple[subprocess.Popen[str], str]]
 
 async def outcomes(base_url: str, numbers: range) -> list[tuple[object, ...]]:
     """What became of two attempts of every request, sent in the given order."""
-    seen: dict[int, list[object]] = {number: [] for number in numbers}
+    attempts: dict[int, list[object]] = {number: [] for number in numbers}
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
         for number in [*numbers, *numbers]:
             body = {
@@ -64,10 +64,10 @@ async def outcomes(base_url: str, numbers: range) -> list[tuple[object, ...]]:
             }
             try:
                 async with session.post(f"{base_url}/chat/completions", json=body) as response:
-                    seen[number].append((response.status, await response.text()))
+                    attempts[number].append((response.status, await response.text()))
             except aiohttp.ClientError as error:
-                seen[number].append(type(error).__name__)
-    return [tuple(seen[number]) for number in sorted(seen)]
+                attempts[number].append(type(error).__name__)
+    return [tuple(attempts[number]) for number in sorted(attempts)]
 
 
 @pytest.mark.slow
@@ -77,7 +77,7 @@ def test_two_processes_decide_alike() -> None:
         backwards = asyncio.run(outcomes(second, range(149, -1, -1)))
     assert forwards == backwards
     # Attempts of one request differ, and every kind of fate was met.
-    assert sum(one != two for one, two in forwards) > 30
+    assert sum(earlier != later for earlier, later in forwards) > 30
     kinds = {fate if isinstance(fate, str) else fate[0] for attempts in forwards for fate in attempts}
     assert {200, 429, 500, 502, 503, "ServerDisconnectedError", "ClientPayloadError"} <= kinds
 

@@ -40,7 +40,7 @@ def line(number: int, **changes: Any) -> dict[str, Any]:
 
 
 async def upload(client: openai.AsyncOpenAI, lines: list[Any]) -> str:
-    data = b"".join((one if isinstance(one, bytes) else json.dumps(one).encode()) + b"\n" for one in lines)
+    data = b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
     return (await client.files.create(file=("batch.jsonl", data), purpose="batch")).id
 
 
@@ -121,9 +121,9 @@ def test_results_as_ordered_wrong():
         assert sorted(ids[:18]) != ids[:18]
         assert not {"id-18", "id-19"} & set(ids)
         assert sum(name not in {f"id-{number}" for number in range(20)} for name in ids) == 1
-        zero, one = ([said(result) for result in replies if result["custom_id"] == f"id-{n}"] for n in (0, 1))
+        zero, first = ([said(result) for result in replies if result["custom_id"] == f"id-{n}"] for n in (0, 1))
         assert sorted(zero) == ["question 0", "question 0", "question 1"]
-        assert one == ["question 1"]
+        assert first == ["question 1"]
 
     run_with(body, BatchBehaviour(shuffled=True, missing=2, repeated=1, contradicted=1, strangers=1))
 

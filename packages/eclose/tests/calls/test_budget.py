@@ -102,8 +102,8 @@ async def spend(place: Path | str, run: str, cap: int, calls: list[tuple[int, in
     worst = {str(number): call[0] for number, call in enumerate(calls)}
     async with Ledger.open(place, run=run) as ledger:
         paid = paying(model, ledger, budget, lambda text: worst[text] - 16)
-        asked = [paid.complete(replica(str(number), run)) for number in range(len(calls))]
-        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        pending = [paid.complete(replica(str(number), run)) for number in range(len(calls))]
+        outcomes = await asyncio.gather(*pending, return_exceptions=True)
         account = await ledger.compute_account()
     assert not [outcome for outcome in outcomes if isinstance(outcome, AssertionError)]
     assert account.reserved == 0
@@ -189,7 +189,7 @@ def test_sums_of_one_process_never_count_a_settled_call_twice(tmp_path):
     """The totals that the ledger returns with a new intent may be older or newer than a reply that is being settled."""
 
     async def main() -> None:
-        budget, seen, delays = RunBudget(None), [], cycle((0.0, 0.001, 0.003))
+        budget, sums, delays = RunBudget(None), [], cycle((0.0, 0.001, 0.003))
 
         async def reply(_: Request) -> Reply:
             await asyncio.sleep(next(delays))
@@ -205,11 +205,11 @@ def test_sums_of_one_process_never_count_a_settled_call_twice(tmp_path):
                 # New calls begin while others are being settled.
                 async with queue:
                     await paid.complete(request(str(number)))
-                seen.append((budget.reserved, budget.spent))
+                sums.append((budget.reserved, budget.spent))
 
             await asyncio.gather(*(call(number) for number in range(60)))
-        assert min(reserved for reserved, _ in seen) >= 0
-        assert max(spent for _, spent in seen) == 600
+        assert min(reserved for reserved, _ in sums) >= 0
+        assert max(spent for _, spent in sums) == 600
         assert (budget.reserved, budget.spent) == (0, 600)
 
     asyncio.run(main())
@@ -253,8 +253,8 @@ def test_processes_that_share_a_ledger_share_the_cap():
             model = SimpleNamespace(name="m", complete=complete)
             async with Ledger.open(url, run="a") as ledger:
                 model = paying(model, ledger, RunBudget(cap), lambda _: 100)
-                asked = [model.complete(request(f"{number} {each}")) for each in range(30)]
-                outcomes = await asyncio.gather(*asked, return_exceptions=True)
+                pending = [model.complete(request(f"{number} {each}")) for each in range(30)]
+                outcomes = await asyncio.gather(*pending, return_exceptions=True)
                 refused += sum(isinstance(outcome, BudgetSpent) for outcome in outcomes)
                 assert {type(outcome) for outcome in outcomes} <= {Reply, BudgetSpent}
 
@@ -288,8 +288,8 @@ def test_against_the_bill_of_the_world(tmp_path):
             policy, limiter = RetryPolicy(first_wait=0.01), AdaptiveLimiter(RateLimits(start=16))
             breaker = CircuitBreaker(policy, limiter)
             paid = PaidOnceModel(model, ledger, breaker, price=PRICE, budget=RunBudget(cap))
-            asked = RetryingModel(paid.name, paid.complete, breaker)
-            calls = [asked.complete(request(f"one two {n}", decoding=Decoding(max_tokens=20))) for n in range(40)]
+            retrying = RetryingModel(paid.name, paid.complete, breaker)
+            calls = [retrying.complete(request(f"one two {n}", decoding=Decoding(max_tokens=20))) for n in range(40)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             totals = server.bill()["totals"]
             charged = PRICE.cost(TokenUsage(totals["prompt_tokens"], totals["completion_tokens"]))
@@ -435,12 +435,12 @@ def test_a_price_is_found_by_its_whole_name_or_the_models():
 
 
 def test_published_prices_are_taken_at_their_highest(monkeypatch):
-    asked: list[Any] = []
+    calls: list[Any] = []
     module = ModuleType("genai_prices")
     module.__spec__ = ModuleSpec("genai_prices", None)
 
     def calc_price(usage: Any, model: str, provider_id: str) -> Any:
-        asked.append((vars(usage), model, provider_id))
+        calls.append((vars(usage), model, provider_id))
         if model == "unknown":
             raise LookupError
         cached = hasattr(usage, "cache_read_tokens") and model == "gemini"
@@ -449,7 +449,7 @@ def test_published_prices_are_taken_at_their_highest(monkeypatch):
     module.calc_price, module.Usage = calc_price, SimpleNamespace  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "genai_prices", module)
     assert find_listed_price("google/gemini", {}) == ModelPrice.of("2.50", 15, "0.25")
-    assert asked[0] == ({"input_tokens": 1_000_000, "output_tokens": 1_000_000}, "gemini", "google")
+    assert calls[0] == ({"input_tokens": 1_000_000, "output_tokens": 1_000_000}, "gemini", "google")
     assert find_listed_price("google/uncached", {}) == ModelPrice.of("2.50", 15)
     assert find_listed_price("google/gemini", {"google/gemini": PRICE}) == PRICE
     with pytest.raises(SettingError):

@@ -44,8 +44,8 @@ def questions(count, size=10):
 async def go(base_url, path, records, workers=32, **settings):
     """One run; how many ended where."""
     async with Ledger.open(path, run="a") as ledger:
-        wanted = CallSettings(**{"concurrency": 16, "unpriced": True, **settings})
-        async with open_connection(base_url, ledger, wanted, environ={}) as connection:
+        call_settings = CallSettings(**{"concurrency": 16, "unpriced": True, **settings})
+        async with open_connection(base_url, ledger, call_settings, environ={}) as connection:
 
             async def ask(question):
                 request = Request(({"role": "user", "content": question.text},), Decoding(max_tokens=64))
@@ -55,8 +55,8 @@ async def go(base_url, path, records, workers=32, **settings):
             try:
                 await runner.run(records)
             finally:
-                told = {reason: count for (_, reason), count in (await ledger.count_outcomes("ask")).items()}
-            return runner.progress.finished, told, connection
+                reasons = {reason: count for (_, reason), count in (await ledger.count_outcomes("ask")).items()}
+            return runner.progress.finished, reasons, connection
 
 
 @pytest.mark.slow
@@ -65,11 +65,11 @@ def test_a_storm_of_429_fails_no_record_and_nobody_comes_back_too_early(tmp_path
 
     async def main():
         async with open_model_server(registry(), storm) as server:
-            done, _, connection = await go(server.base_url, tmp_path / "l.db", questions(150))
-            return done, server.bill(keys=False)["totals"], connection
+            counts, _, connection = await go(server.base_url, tmp_path / "l.db", questions(150))
+            return counts, server.bill(keys=False)["totals"], connection
 
-    done, bill, connection = asyncio.run(main())
-    assert done == {"accepted": 150}
+    outcomes, bill, connection = asyncio.run(main())
+    assert outcomes == {"accepted": 150}
     assert (bill["paid"], bill["early"]) == (150, 0)
     assert bill["faulted"]["rate_limit"] > 30
     assert sum(connection.model.failures.values()) == bill["faulted"]["rate_limit"]
@@ -82,8 +82,8 @@ def test_an_outage_stops_the_run_and_the_same_command_goes_on(tmp_path):
     async def first():
         async with open_model_server(registry(), ServerBehaviour(latency=0.02)) as server:
             port.append(int(server.base_url.split(":")[2].split("/")[0]))
-            url, asked = server.base_url, questions(800)
-            running = asyncio.ensure_future(go(url, tmp_path / "l.db", asked, deadline=2.0, breaker_seconds=3.0))
+            url, records = server.base_url, questions(800)
+            running = asyncio.ensure_future(go(url, tmp_path / "l.db", records, deadline=2.0, breaker_seconds=3.0))
             while server.bill(keys=False)["totals"]["paid"] < 50:
                 await asyncio.sleep(0.01)
         with pytest.raises(ServiceDown, match="run the same command again") as down:
@@ -98,11 +98,11 @@ def test_an_outage_stops_the_run_and_the_same_command_goes_on(tmp_path):
     async def again():
         async with open_model_server(registry(), port=port[0]) as server:
             assert server.base_url == url
-            done, _, _ = await go(url, tmp_path / "l.db", questions(800))
-            return done, server.bill(keys=False)["totals"]["paid"]
+            counts, _, _ = await go(url, tmp_path / "l.db", questions(800))
+            return counts, server.bill(keys=False)["totals"]["paid"]
 
-    done, paid = asyncio.run(again())
-    assert done == {"accepted": 800}
+    outcomes, paid = asyncio.run(again())
+    assert outcomes == {"accepted": 800}
     assert 0 < paid < 800  # the rest was answered before
 
 
@@ -120,19 +120,19 @@ def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
 
     async def main():
         async with open_model_server(registry(), Failing(oversized_bytes=200_000_000)) as server:
-            done, told, connection = await go(server.base_url, tmp_path / "l.db", questions(100))
+            counts, reasons, connection = await go(server.base_url, tmp_path / "l.db", questions(100))
             before = server.bill(keys=False)["totals"]
         async with Ledger.open(tmp_path / "l.db", run="a") as ledger:
             usage, reopened = await ledger.compute_usage(), await ledger.reopen_quarantined("ask")
         async with open_model_server(registry(), port=int(server.base_url.split(":")[2].split("/")[0])) as server:
             again, _, _ = await go(server.base_url, tmp_path / "l.db", questions(100))
             sent = server.bill(keys=False)["totals"]["received"]
-        return done, told, connection.model.failures, before, usage, reopened, again, sent
+        return counts, reasons, connection.model.failures, before, usage, reopened, again, sent
 
-    done, told, met, before, usage, reopened, again, sent = asyncio.run(main())
-    lost = done["quarantined"]
+    outcomes, reason_counts, met, before, usage, reopened, again, sent = asyncio.run(main())
+    lost = outcomes["quarantined"]
     assert 0 < lost < 10
-    assert told == {None: 100 - lost, "transient": lost}
+    assert reason_counts == {None: 100 - lost, "transient": lost}
     assert met == {CallFailureKind.TRANSIENT: 5 * lost}
     assert before["received"] == 100 + 4 * lost
     assert usage.replies == 100 - lost
@@ -144,18 +144,18 @@ def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
 def test_ten_seconds_of_502_at_full_concurrency_are_survived(tmp_path):
     async def main():
         async with open_model_server(registry(), ServerBehaviour(latency=0.05)) as server:
-            wanted = {"concurrency": 64, "slow_start": False, "workers": 128}
-            running = asyncio.ensure_future(go(server.base_url, tmp_path / "l.db", questions(1_500), **wanted))
+            settings = {"concurrency": 64, "slow_start": False, "workers": 128}
+            running = asyncio.ensure_future(go(server.base_url, tmp_path / "l.db", questions(1_500), **settings))
             while server.bill(keys=False)["totals"]["paid"] < 200:
                 await asyncio.sleep(0.01)
             server.outage = ServerFault.BAD_GATEWAY
             await asyncio.sleep(10)
             server.outage = None
-            done, told, connection = await running
-            return done, told, connection.model.failures, server.bill(keys=False)["totals"]
+            counts, reasons, connection = await running
+            return counts, reasons, connection.model.failures, server.bill(keys=False)["totals"]
 
-    done, told, met, bill = asyncio.run(main())
-    assert done == {"accepted": 1_500}, told
+    outcomes, reason_counts, met, bill = asyncio.run(main())
+    assert outcomes == {"accepted": 1_500}, reason_counts
     assert bill["paid"] == 1_500  # nothing was paid twice
     assert met[CallFailureKind.TRANSIENT] > 200
 
@@ -167,11 +167,16 @@ def test_slow_bytes_take_a_place_until_the_deadline_and_harm_nobody(tmp_path):
     async def main():
         async with open_model_server(registry(), slow) as server:
             began = time.monotonic()
-            done, _, connection = await go(server.base_url, tmp_path / "l.db", questions(200), deadline=0.5)
-            return done, connection.model.failures, server.bill(keys=False)["totals"]["paid"], time.monotonic() - began
+            counts, _, connection = await go(server.base_url, tmp_path / "l.db", questions(200), deadline=0.5)
+            return (
+                counts,
+                connection.model.failures,
+                server.bill(keys=False)["totals"]["paid"],
+                time.monotonic() - began,
+            )
 
-    done, met, paid, seconds = asyncio.run(main())
-    assert done == {"accepted": 200}  # a time-out is tried again
+    outcomes, met, paid, seconds = asyncio.run(main())
+    assert outcomes == {"accepted": 200}  # a time-out is tried again
     assert set(met) == {CallFailureKind.TIMEOUT}
     assert seconds < 30
 
@@ -206,11 +211,11 @@ def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path, seeds):
             async with Ledger.open(place, run="a") as ledger:
                 settings = CallSettings(budget=cap / 1e6, unpriced=False, concurrency=4)
                 connection = await connect_model(model, ledger, settings, price=PRICE)
-                asked = [
+                requests = [
                     Request(({"role": "user", "content": f"{opening} {number}"},), Decoding(max_tokens=64))
                     for number in range(rng.randrange(30))
                 ]
-                replies = await asyncio.gather(*map(connection.model.complete, asked), return_exceptions=True)
+                replies = await asyncio.gather(*map(connection.model.complete, requests), return_exceptions=True)
                 ended = Counter(type(reply).__name__ for reply in replies)
                 assert set(ended) <= {"Reply", "BudgetSpent"}
                 assert model.paid <= cap
@@ -242,14 +247,14 @@ def test_a_full_disk_stops_the_run_cleanly_and_a_larger_one_goes_on(tmp_path, mo
                 await go(server.base_url, disk / "l.db", records)
             before = server.bill(keys=False)["totals"]["paid"]
             subprocess.run(["mount", "-o", "remount,size=40m", disk], check=True)
-            done, _, _ = await go(server.base_url, disk / "l.db", records)
-            return done, before, server.bill(keys=False)["totals"]["paid"]
+            counts, _, _ = await go(server.base_url, disk / "l.db", records)
+            return counts, before, server.bill(keys=False)["totals"]["paid"]
 
     try:
-        done, before, after = asyncio.run(main())
+        outcomes, before, after = asyncio.run(main())
     finally:
         subprocess.run(["umount", disk], check=True)
-    assert done == {"accepted": 400}
+    assert outcomes == {"accepted": 400}
     assert 0 < before < 400
     assert after <= 400 + 32  # what was under way when the disk was full
 
@@ -259,24 +264,26 @@ def test_absurd_usage_with_a_price_keeps_the_reply_at_its_worst_cost(tmp_path, u
     (tmp_path / "prices.json").write_text('{"m": {"input": 1, "output": 2}}')
 
     async def boast(_):
-        told = completion("fine") | {"usage": dict(zip(("prompt_tokens", "completion_tokens"), usage, strict=True))}
-        return web.json_response(told)
+        payload = completion("fine") | {"usage": dict(zip(("prompt_tokens", "completion_tokens"), usage, strict=True))}
+        return web.json_response(payload)
 
     async def main():
         async with site(boast) as url, Ledger.open(tmp_path / "l.db", run="a") as ledger:
             settings = CallSettings(prices=tmp_path / "prices.json", budget=1.0)
             async with open_connection("m", ledger, settings, environ={"ECLOSE_BASE_URL": url}) as connection:
-                asked = [Request(({"role": "user", "content": f"q{n}"},), Decoding(max_tokens=64)) for n in range(50)]
-                replies = await asyncio.gather(*map(connection.model.complete, asked))
+                requests = [
+                    Request(({"role": "user", "content": f"q{n}"},), Decoding(max_tokens=64)) for n in range(50)
+                ]
+                replies = await asyncio.gather(*map(connection.model.complete, requests))
                 return (
                     replies,
                     await ledger.compute_usage(),
-                    sum(ModelPrice.of(1, 2).cost(bound_request_usage(one)) for one in asked),
+                    sum(ModelPrice.of(1, 2).cost(bound_request_usage(request)) for request in requests),
                 )
 
-    replies, kept, worst = asyncio.run(main())
+    replies, recorded_usage, worst = asyncio.run(main())
     assert {reply.text for reply in replies} == {"fine"}
-    assert (kept.replies, kept.cost, kept.prompt_tokens) == (50, worst, 0)
+    assert (recorded_usage.replies, recorded_usage.cost, recorded_usage.prompt_tokens) == (50, worst, 0)
 
 
 def test_an_unknown_price_is_refused_unless_told_otherwise():

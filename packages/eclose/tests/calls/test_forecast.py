@@ -98,7 +98,7 @@ def test_a_reply_without_steps_is_as_long_as_its_form_and_its_texts(question):
 
 
 def test_every_step_more_is_an_entry_more():
-    (soundness,) = (one for one in asked(count=1) if one.schema.name == JudgeQuestion.SOUNDNESS)
+    (soundness,) = (request for request in asked(count=1) if request.schema.name == JudgeQuestion.SOUNDNESS)
     bare = replace(WORLD_MODEL_HABITS, supported=0.0)
     material = json.loads(soundness.messages[-1]["content"])
 
@@ -134,20 +134,20 @@ def test_nobody_is_expected_to_write_more_than_allowed():
 def test_a_forecast_adds_up_and_never_exceeds_its_bound():
     every = asked()
     price = ModelPrice.of(1, 4)
-    found = forecast_usage(every, price, CHAT_MODEL_HABITS)
-    assert found.calls == len(every)
-    assert found.prompt_tokens == sum(
+    usage = forecast_usage(every, price, CHAT_MODEL_HABITS)
+    assert usage.calls == len(every)
+    assert usage.prompt_tokens == sum(
         estimate_request_usage(request, CHAT_MODEL_HABITS).prompt_tokens for request in every
     )
-    assert found.completion_tokens == sum(
+    assert usage.completion_tokens == sum(
         estimate_request_usage(request, CHAT_MODEL_HABITS).completion_tokens for request in every
     )
-    assert found.cost == price.cost(TokenUsage(found.prompt_tokens, found.completion_tokens))
-    assert found.most_prompt_tokens == sum(bound_request_usage(request).prompt_tokens for request in every)
-    assert found.prompt_tokens < found.most_prompt_tokens
-    assert found.completion_tokens < found.most_completion_tokens == 4096 * len(every)
-    assert found.cost < found.most_cost
-    assert found.cached_cost is None
+    assert usage.cost == price.cost(TokenUsage(usage.prompt_tokens, usage.completion_tokens))
+    assert usage.most_prompt_tokens == sum(bound_request_usage(request).prompt_tokens for request in every)
+    assert usage.prompt_tokens < usage.most_prompt_tokens
+    assert usage.completion_tokens < usage.most_completion_tokens == 4096 * len(every)
+    assert usage.cost < usage.most_cost
+    assert usage.cached_cost is None
     unpriced = forecast_usage(iter(every), None, CHAT_MODEL_HABITS)
     assert (unpriced.calls, unpriced.cost, unpriced.most_cost) == (len(every), None, None)
 

@@ -85,7 +85,7 @@ def recorded(model, ledger, price=None, cap=None):
 
 def asking(*requests):
     async def work(model):
-        return await asyncio.gather(*(model.complete(one) for one in requests), return_exceptions=True)
+        return await asyncio.gather(*(model.complete(request) for request in requests), return_exceptions=True)
 
     return work
 
@@ -95,15 +95,15 @@ def failure(kind, **more):
 
 
 def test_a_reply_is_kept_and_found_again(where):
-    (reply,), asked, spent, orphans = using(where, asking(ASKED), SAID)
-    assert (reply, len(asked), spent, orphans) == (SAID, 1, (PRICE.cost(SAID.usage), 0), [])
+    (reply,), requests, spent, orphans = using(where, asking(ASKED), SAID)
+    assert (reply, len(requests), spent, orphans) == (SAID, 1, (PRICE.cost(SAID.usage), 0), [])
     assert using(where, asking(ASKED))[:2] == ([SAID], [])
 
 
 def test_those_who_ask_the_same_at_once_get_one_answer(where):
-    replies, asked, *_ = using(where, asking(*[ASKED] * 5), SAID)
+    replies, requests, *_ = using(where, asking(*[ASKED] * 5), SAID)
     assert replies == [SAID] * 5
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 def test_one_request_to_two_models_is_two_calls(where):
@@ -114,16 +114,16 @@ def test_one_request_to_two_models_is_two_calls(where):
 
     async def main():
         async with Ledger.open(where, run="a") as ledger:
-            return [await recorded(one, ledger, PRICE).complete(ASKED) for one in (first, second)]
+            return [await recorded(model, ledger, PRICE).complete(ASKED) for model in (first, second)]
 
     assert asyncio.run(main()) == [SAID, other]
 
 
 def test_if_the_first_fails_the_next_may_try(where):
-    replies, asked, *_ = using(where, asking(ASKED, ASKED), failure(CallFailureKind.TIMEOUT), SAID)
+    replies, requests, *_ = using(where, asking(ASKED, ASKED), failure(CallFailureKind.TIMEOUT), SAID)
     assert isinstance(replies[0], CallFailure)
     assert replies[1] == SAID
-    assert len(asked) == 2
+    assert len(requests) == 2
 
 
 def test_every_part_of_a_request_tells_calls_apart():
@@ -139,20 +139,20 @@ def test_every_part_of_a_request_tells_calls_apart():
         replace(ASKED, attempt=1),
         replace(ASKED, guideline="sha256:1"),
     ]  # fmt: skip
-    keys = [compute_call_key("m", one) for one in (ASKED, *others)] + [compute_call_key("n", ASKED)]
+    keys = [compute_call_key("m", request) for request in (ASKED, *others)] + [compute_call_key("n", ASKED)]
     assert len(set(keys)) == len(keys)
     assert compute_call_key("m", replace(ASKED, messages=({"content": "Who?", "role": "user"},))) == keys[0]
 
 
 def test_a_bad_answer_is_an_answer_and_is_kept_like_one(where):
     refused = failure(CallFailureKind.REFUSAL, reply=SAID, raw='{"refusal": "no"}')
-    (error,), asked, spent, orphans = using(where, asking(ASKED), refused)
+    (error,), requests, spent, orphans = using(where, asking(ASKED), refused)
     assert (error.kind, error.problem, error.reply, error.raw) == (
         CallFailureKind.REFUSAL, "went wrong.", SAID, '{"refusal": "no"}'
     )  # fmt: skip
     assert (spent, orphans) == ((PRICE.cost(SAID.usage), 0), [])
-    (again,), asked, *_ = using(where, asking(ASKED))
-    assert (again.kind, str(again), again.reply, asked) == (error.kind, str(error), SAID, [])
+    (again,), requests, *_ = using(where, asking(ASKED))
+    assert (again.kind, str(again), again.reply, requests) == (error.kind, str(error), SAID, [])
 
 
 def test_a_bad_answer_of_unknown_price_counts_as_the_worst(where):
@@ -189,11 +189,11 @@ def test_a_send_says_on_whose_behalf_it_is(where):
 
 
 def test_the_intent_is_on_disk_before_the_request_leaves_and_the_reply_before_anybody_sees_it(where):
-    seen = []
+    orphan_counts = []
 
     class Looking(Script):
         async def complete(self, _):
-            seen.append(len(await self.ledger.list_orphans()))
+            orphan_counts.append(len(await self.ledger.list_orphans()))
             return SAID
 
     async def main():
@@ -204,7 +204,7 @@ def test_the_intent_is_on_disk_before_the_request_leaves_and_the_reply_before_an
             return await ledger.find_reply(compute_call_key(script.name, ASKED))
 
     assert decode_stored_reply(asyncio.run(main())) == SAID
-    assert seen == [1]
+    assert orphan_counts == [1]
 
 
 @pytest.mark.database
@@ -214,11 +214,11 @@ def test_workers_that_ask_the_same_at_the_same_time_go_on_with_one_answer():
     other = replace(SAID, text="Another")
 
     async def main():
-        async with Ledger.open(url, run="a") as one, Ledger.open(url, run="a") as two:
+        async with Ledger.open(url, run="a") as first, Ledger.open(url, run="a") as second:
             scripts = [Script(SAID), Script(other)]
-            models = [recorded(script, ledger) for script, ledger in zip(scripts, (one, two), strict=True)]
+            models = [recorded(script, ledger) for script, ledger in zip(scripts, (first, second), strict=True)]
             replies = await asyncio.gather(*(model.complete(ASKED) for model in models))
-            return replies, sum(len(script.asked) for script in scripts), await one.list_orphans()
+            return replies, sum(len(script.asked) for script in scripts), await first.list_orphans()
 
     replies, sent, orphans = asyncio.run(main())
     assert replies[0] == replies[1]
@@ -282,7 +282,7 @@ def test_a_call_that_another_process_has_under_way_is_waited_for_and_never_sent_
     url = fresh_database()
 
     async def main():
-        async with Ledger.open(url, run="a") as one, Ledger.open(url, run="b") as two:
+        async with Ledger.open(url, run="a") as ledger_a, Ledger.open(url, run="b") as ledger_b:
             sent = asyncio.Event()
 
             class Held(Script):
@@ -292,15 +292,15 @@ def test_a_call_that_another_process_has_under_way_is_waited_for_and_never_sent_
                     return await super().complete(request)
 
             first, second = Held(SAID), Script(SAID)
-            asking_first = asyncio.create_task(recorded(first, one, PRICE).complete(ASKED))
+            asking_first = asyncio.create_task(recorded(first, ledger_a, PRICE).complete(ASKED))
             await sent.wait()
-            reply = await recorded(second, two, PRICE).complete(ASKED)
+            reply = await recorded(second, ledger_b, PRICE).complete(ASKED)
             return (
                 reply,
                 await asking_first,
                 len(second.asked),
-                await one.compute_account(),
-                await two.compute_account(),
+                await ledger_a.compute_account(),
+                await ledger_b.compute_account(),
             )
 
     reply, first, sent_again, paid, free = asyncio.run(main())

@@ -337,8 +337,8 @@ def test_the_records_of_a_killed_process_are_taken_over_when_its_lease_is_over()
     command = [sys.executable, "-c", CHILD, where]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[4]) as child:
         assert child.stdout is not None
-        held = sorted(child.stdout.readline().strip() for _ in range(2))
-        assert held == ["n0004", "n0005"]
+        record_ids = sorted(child.stdout.readline().strip() for _ in range(2))
+        assert record_ids == ["n0004", "n0005"]
         work, began = Work(), time.monotonic()
 
         async def main():
@@ -352,7 +352,7 @@ def test_the_records_of_a_killed_process_are_taken_over_when_its_lease_is_over()
     assert runner.progress.finished == {"accepted": 20}
     assert runner.progress.finished_before == 4  # done by the other one before it was killed
     assert Counter(work.done) == Counter((stage, f"n{n:04}") for stage in ("double", "add") for n in range(4, 20))
-    assert {record_id for _, record_id in work.done[-4:]} == set(held)
+    assert {record_id for _, record_id in work.done[-4:]} == set(record_ids)
     assert time.monotonic() - began > 5
 
 
@@ -365,8 +365,8 @@ def test_processes_at_one_run_share_the_records_and_all_see_everything_done():
 
     runners = asyncio.run(asyncio.wait_for(main(), 120))
     assert [runner.progress.finished for runner in runners] == [{"accepted": 60}] * 3
-    done = Counter(step for work in works for step in work.done)
-    assert done == Counter((stage, f"n{n:04}") for stage in ("double", "add") for n in range(60))
+    step_counts = Counter(step for work in works for step in work.done)
+    assert step_counts == Counter((stage, f"n{n:04}") for stage in ("double", "add") for n in range(60))
     assert sum(runner.progress.finished_before for runner in runners) == 2 * 60
 
 

@@ -19,8 +19,8 @@ KILLS = 8
 
 def rig(*arguments):
     command = [sys.executable, RIG, "--kills", str(KILLS), *arguments]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
-    return done.returncode, done.stdout + done.stderr
+    process = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    return process.returncode, process.stdout + process.stderr
 
 
 @pytest.mark.parametrize("ledger", DATABASES)
@@ -36,4 +36,4 @@ def test_killed_again_and_again_a_pipeline_loses_nothing_and_pays_nothing_twice(
 def test_the_rig_notices_when_the_layer_is_spoiled(mutant):
     code, output = rig("--mutant", mutant)
     assert code == 1, output
-    assert any(told in output for told in ("PROBLEMS", "unaccounted", "with other content")), output
+    assert any(phrase in output for phrase in ("PROBLEMS", "unaccounted", "with other content")), output

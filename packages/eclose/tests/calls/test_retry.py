@@ -116,9 +116,9 @@ def test_free_failures_do_not_use_up_the_others():
     async def main() -> None:
         kinds = [K.RATE_LIMIT, K.TRANSIENT, K.CONNECTION, K.RATE_LIMIT, K.TRANSIENT, K.CONNECTION]
         model = Script(lambda number: failure(kinds[number - 1]) if number <= 6 else GOOD)
-        asked = patient(model, attempts=3)
-        assert await asked.complete(request()) == GOOD
-        assert asked.failures == Counter({K.RATE_LIMIT: 2, K.TRANSIENT: 2, K.CONNECTION: 2})
+        retrier = patient(model, attempts=3)
+        assert await retrier.complete(request()) == GOOD
+        assert retrier.failures == Counter({K.RATE_LIMIT: 2, K.TRANSIENT: 2, K.CONNECTION: 2})
 
     in_no_time(main())
 
@@ -137,12 +137,12 @@ def test_what_is_not_tried_again(kind):
 def test_bad_answers_are_asked_again_if_told_to_and_counted(kind):
     async def main() -> None:
         model = Script(first(2, kind))
-        asked = patient(model, semantic_attempts=3)
-        assert await asked.complete(request()) == GOOD
+        retrier = patient(model, semantic_attempts=3)
+        assert await retrier.complete(request()) == GOOD
         assert len(model.asked) == 3
-        assert await asked.complete(request()) == GOOD
+        assert await retrier.complete(request()) == GOOD
         assert len(model.asked) == 4
-        assert asked.failures == Counter({kind: 2})
+        assert retrier.failures == Counter({kind: 2})
         model = Script(always(kind))
         await failed(patient(model, semantic_attempts=2).complete(request()))
         assert len(model.asked) == 2
@@ -153,15 +153,15 @@ def test_bad_answers_are_asked_again_if_told_to_and_counted(kind):
 def test_waits_are_random_up_to_a_bound_that_doubles():
     async def gaps(seed: int) -> list[float]:
         model = Script(first(8, K.RATE_LIMIT))
-        asked = retrying(
+        retrier = retrying(
             model, RetryPolicy(first_wait=1, longest_wait=10), AdaptiveLimiter(RateLimits(cooldown=0)), rng=Random(seed)
         )
-        await asked.complete(request())
+        await retrier.complete(request())
         return [after - before for before, after in zip(model.asked, model.asked[1:], strict=False)]
 
     runs = [in_no_time(gaps(seed)) for seed in range(100)]
-    for place, most in enumerate([1, 2, 4, 8, 10, 10, 10, 10]):
-        waits = sorted(gaps[place] for gaps in runs)
+    for attempt, most in enumerate([1, 2, 4, 8, 10, 10, 10, 10]):
+        waits = sorted(gaps[attempt] for gaps in runs)
         assert 0 <= waits[0] < 0.1 * most  # full jitter: down to nothing
         assert 0.9 * most < waits[-1] <= most
 
@@ -179,9 +179,9 @@ def test_retry_after_is_kept_to_the_moment(kind):
 def test_last_failure_is_counted_and_not_waited_after():
     async def main() -> None:
         model = Script(first(9, K.TRANSIENT, retry_after=2.0))
-        asked = retrying(model, RetryPolicy(attempts=3, breaker_seconds=0))
-        await failed(asked.for_record(CallContext("judge", "r7")).complete(request()))
-        assert asked.failures == Counter({K.TRANSIENT: 3})
+        retrier = retrying(model, RetryPolicy(attempts=3, breaker_seconds=0))
+        await failed(retrier.for_record(CallContext("judge", "r7")).complete(request()))
+        assert retrier.failures == Counter({K.TRANSIENT: 3})
         assert (model.asked, now()) == ([1000.0, 1002.0, 1004.0], 1004.0)
 
     in_no_time(main())
@@ -275,13 +275,13 @@ def test_a_record_that_alone_fails_is_given_up_and_the_run_goes_on():
 def test_progress_tells_for_how_long_nothing_got_through():
     async def main() -> None:
         model = Script(lambda _: GOOD if now() >= 1030 else failure(K.TRANSIENT), seconds=0.01)
-        asked = retrying(model, rng=Random(1))
-        calls = asyncio.create_task(all_of(asked, 64))
-        assert asked.trouble is None
+        retrier = retrying(model, rng=Random(1))
+        calls = asyncio.create_task(all_of(retrier, 64))
+        assert retrier.trouble is None
         await asyncio.sleep(20)
-        assert re.fullmatch(r"no success for (19|20) s \(stops at 60 s\)", asked.trouble or "")
+        assert re.fullmatch(r"no success for (19|20) s \(stops at 60 s\)", retrier.trouble or "")
         await calls
-        assert asked.trouble is None
+        assert retrier.trouble is None
 
     in_no_time(main())
 
@@ -299,9 +299,9 @@ def test_a_message_ends_with_one_full_stop():
 def test_any_success_closes_the_count():
     async def main() -> None:
         model = Script(lambda number: GOOD if number % 20 == 0 else failure(K.CONNECTION))
-        asked = patient(model, breaker_failures=20)
+        retrier = patient(model, breaker_failures=20)
         for _ in range(5):
-            await asked.complete(request())
+            await retrier.complete(request())
 
     in_no_time(main())
 
@@ -336,8 +336,8 @@ def test_nobody_sleeps_on_when_the_run_stops():
 def test_nobody_waits_for_a_place_when_the_run_stops():
     async def main() -> None:
         model = Script(lambda number: failure(K.DENIED) if number == 3 else failure(K.RATE_LIMIT, 800), seconds=0.5)
-        asked = retrying(model, limiter=AdaptiveLimiter(RateLimits(start=3, ceiling=3)))
-        assert await all_of(asked, 50) == Counter({"stopped": 50})
+        retrier = retrying(model, limiter=AdaptiveLimiter(RateLimits(start=3, ceiling=3)))
+        assert await all_of(retrier, 50) == Counter({"stopped": 50})
         assert now() == 1000.5
         assert len(model.asked) == 3
 
@@ -359,8 +359,8 @@ def test_a_service_that_takes_no_request_at_all_stops_the_run():
 def test_tokens_a_minute_are_counted_as_providers_do():
     async def main() -> None:
         model = Script(lambda _: GOOD)
-        asked = retrying(model, limiter=AdaptiveLimiter(RateLimits(tokens_per_minute=6000)))
-        await all_of(asked, 3)
+        retrier = retrying(model, limiter=AdaptiveLimiter(RateLimits(tokens_per_minute=6000)))
+        await all_of(retrier, 3)
         # "q0" is a letter and a digit: 1 + 1 + 16 for the turn, and 512 for the reply: 530 of 6000 a minute.
         assert model.asked == pytest.approx([1000.0, 1005.3, 1010.6])
 
@@ -455,12 +455,12 @@ def test_a_storm_of_ninety_seconds_without_a_clock():
 
     async def main() -> None:
         server = Server()
-        asked = retrying(server, limiter=AdaptiveLimiter(RateLimits(ceiling=ceiling)))
-        left = iter(range(8000))
+        retrier = retrying(server, limiter=AdaptiveLimiter(RateLimits(ceiling=ceiling)))
+        numbers = iter(range(8000))
 
         async def worker() -> None:
-            for _ in left:
-                await asked.complete(request())
+            for _ in numbers:
+                await retrier.complete(request())
 
         await asyncio.gather(*(worker() for _ in range(ceiling)))
         assert len(server.served) == 8000  # nobody failed
@@ -498,13 +498,13 @@ class Storm:
 
     def _turn_away(self, key: str, at: float) -> web.Response:
         self.turned_away += 1
-        told = f"{self._wait:g}"
+        retry_after = f"{self._wait:g}"
         self._not_before[key] = at + self._wait
         if self._as_date:
             then = ceil(time.time() + self._wait)
-            told = formatdate(then, usegmt=True)
+            retry_after = formatdate(then, usegmt=True)
             self._not_before[key] = at + then - time.time()
-        return web.json_response({"error": {"message": "slow down"}}, status=429, headers={"Retry-After": told})
+        return web.json_response({"error": {"message": "slow down"}}, status=429, headers={"Retry-After": retry_after})
 
 
 @pytest.mark.slow
@@ -513,12 +513,12 @@ def test_a_storm_over_http(as_date, wait, some, all_of_them):
     async def main() -> None:
         storm = Storm(as_date=as_date, wait=wait, some=some, all_of_them=all_of_them)
         async with site(storm.handle) as url, endpoint(url) as model:
-            asked = retrying(model, limiter=AdaptiveLimiter(RateLimits(start=16, ceiling=32, cooldown=0.5)))
-            assert await all_of(asked, 150) == Counter({"fine": 150})
+            retrier = retrying(model, limiter=AdaptiveLimiter(RateLimits(start=16, ceiling=32, cooldown=0.5)))
+            assert await all_of(retrier, 150) == Counter({"fine": 150})
         assert storm.early == 0
         assert storm.answered == 150
         assert storm.turned_away > 5
-        assert asked.failures == Counter({K.RATE_LIMIT: storm.turned_away})
+        assert retrier.failures == Counter({K.RATE_LIMIT: storm.turned_away})
 
     run(main(), 60)
 
@@ -539,23 +539,23 @@ def test_the_world_with_all_faults_at_once():
     async def main() -> None:
         behaviour = ServerBehaviour(faults=faults, seed=2, retry_after=0.05, max_faults_per_key=4, max_concurrency=12)
         async with open_model_server(registry(), behaviour) as server, endpoint(server.base_url) as model:
-            asked = retrying(
+            retrier = retrying(
                 model, RetryPolicy(first_wait=0.02, attempts=6), AdaptiveLimiter(RateLimits(start=8, cooldown=0.3))
             )
 
             async def ask(number: int) -> str:
                 try:
-                    return (await asked.complete(request(f"q{number}", schema=VERDICT))).text
+                    return (await retrier.complete(request(f"q{number}", schema=VERDICT))).text
                 except CallFailure as failure:
                     return failure.kind
 
             outcomes = await asyncio.gather(*(ask(number) for number in range(100)))
             totals = server.bill()["totals"]
-            kept = [text for text in outcomes if text.startswith("{")]
+            verdicts = [text for text in outcomes if text.startswith("{")]
             invalid = outcomes.count(K.INVALID)
-            assert len(kept) + invalid == 100
+            assert len(verdicts) + invalid == 100
             assert invalid == totals["faulted"]["malformed"] > 0
-            assert all(f'"q{number}"' in text for number, text in enumerate(outcomes) if text in kept)
+            assert all(f'"q{number}"' in text for number, text in enumerate(outcomes) if text in verdicts)
             assert totals["early"] == 0
             assert totals["paid"] == 100 + totals["faulted"]["cut"]
 
@@ -568,10 +568,10 @@ def test_an_outage_over_http_stops_the_run_and_the_rest_is_done_later(fault):
     async def main() -> None:
         behaviour = ServerBehaviour(faults={fault: 1.0}, max_faults_per_key=10_000)
         async with open_model_server(registry(), behaviour) as server, endpoint(server.base_url) as model:
-            asked = retrying(
+            retrier = retrying(
                 model, RetryPolicy(first_wait=0.01, breaker_seconds=0), AdaptiveLimiter(RateLimits(start=8))
             )
-            outcomes = await all_of(asked, 100)
+            outcomes = await all_of(retrier, 100)
             assert outcomes["stopped"] >= 95
             assert server.bill()["totals"]["received"] <= 20 + 7
         async with open_model_server(registry()) as server, endpoint(server.base_url) as model:

@@ -68,33 +68,33 @@ def pair_run(folder, models, seen, out="out.jsonl"):
 
 def ask(folder, seen, names, calls, **flags):
     models = [find_model_ref(name, base_url=flags["base_url"]) for name in names]
-    told = []
+    clients = []
 
     @contextmanager
     def watch(_runner, connections, _total):
         yield
-        told.extend(connections)
+        clients.extend(connections)
 
-    done = asyncio.run(
+    result = asyncio.run(
         run_models_on_records(
             pair_run(folder, models, seen), calls, RunOptions(watch=watch, replay=flags.get("replay", False))
         )
     )
-    return done, told
+    return result, clients
 
 
 @pytest.mark.slow
 def test_each_model_is_asked_and_a_replay_asks_nobody(tmp_path):
-    seen, again = [], []
+    requests, again = [], []
     calls = CallSettings(unpriced=True)
     with ModelServerThread(registry()) as server:
-        done, told = ask(tmp_path, seen, ["world/a", "world/b"], calls, base_url=server.base_url)
+        result, clients = ask(tmp_path, requests, ["world/a", "world/b"], calls, base_url=server.base_url)
         assert server.bill(keys=False)["totals"]["paid"] == 16
-    assert done.manifest.counts.accepted == 8
-    assert len(told) == 2
+    assert result.manifest.counts.accepted == 8
+    assert len(clients) == 2
     stored = list(read_ledger_calls(tmp_path / "ledger.sqlite"))
     assert len(stored) == 2 * len(RECORDS)
-    assert len({name for name, _ in seen}) == 2
+    assert len({name for name, _ in requests}) == 2
     (tmp_path / "out.jsonl").unlink()
     (tmp_path / "out.jsonl.manifest.json").unlink()
     ask(tmp_path, again, ["world/a", "world/b"], calls, base_url="http://127.0.0.1:9/v1", replay=True)
@@ -103,10 +103,10 @@ def test_each_model_is_asked_and_a_replay_asks_nobody(tmp_path):
 
 def test_a_model_that_is_named_twice_is_reached_once(tmp_path):
     with ModelServerThread(registry()) as server:
-        _, told = ask(tmp_path, [], ["world/a", "world/a"], CallSettings(unpriced=True), base_url=server.base_url)
+        _, clients = ask(tmp_path, [], ["world/a", "world/a"], CallSettings(unpriced=True), base_url=server.base_url)
         # The same question to the same model is one call.
         assert server.bill(keys=False)["totals"]["paid"] == 8
-    assert len(told) == 1
+    assert len(clients) == 1
 
 
 @pytest.mark.slow
@@ -148,12 +148,12 @@ def test_what_is_written_beforehand_is_there_before_a_call_and_made_up_for_where
 @pytest.mark.slow
 def test_two_servers_are_two_models(tmp_path, monkeypatch):
     monkeypatch.delenv("ECLOSE_SERVER_NAME")
-    seen = []
-    with ModelServerThread(registry()) as one, ModelServerThread(registry()) as other:
-        named = [find_model_ref("world", base_url=server.base_url) for server in (one, other)]
-        asyncio.run(run_models_on_records(pair_run(tmp_path, named, seen), CallSettings(unpriced=True)))
-        assert [server.bill(keys=False)["totals"]["paid"] for server in (one, other)] == [8, 8]
-    assert len({name for name, _ in seen}) == len({model.name for model in named}) == 2
+    requests = []
+    with ModelServerThread(registry()) as thread, ModelServerThread(registry()) as other:
+        named = [find_model_ref("world", base_url=server.base_url) for server in (thread, other)]
+        asyncio.run(run_models_on_records(pair_run(tmp_path, named, requests), CallSettings(unpriced=True)))
+        assert [server.bill(keys=False)["totals"]["paid"] for server in (thread, other)] == [8, 8]
+    assert len({name for name, _ in requests}) == len({model.name for model in named}) == 2
 
 
 @pytest.mark.slow
@@ -225,8 +225,8 @@ def test_retry_is_refused_where_the_ledger_has_lost_the_run(tmp_path):
     with ModelServerThread(registry()) as server:
         models = [find_model_ref("world", base_url=server.base_url)] * 2
         run = pair_run(tmp_path, models, [])
-        done = asyncio.run(run_models_on_records(run, CallSettings(unpriced=True)))
-        quarantined = replace(done.manifest, counts=RecordCounts(8, 7, quarantined={"x": 1}))
+        result = asyncio.run(run_models_on_records(run, CallSettings(unpriced=True)))
+        quarantined = replace(result.manifest, counts=RecordCounts(8, 7, quarantined={"x": 1}))
         quarantined.write(run.stage.manifest_path)
         (tmp_path / "ledger.sqlite").unlink()
         with pytest.raises(UserError, match="not the ledger that this run was begun with"):
@@ -242,8 +242,8 @@ def test_versions_that_worked_on_a_run_are_in_its_manifest(tmp_path, monkeypatch
         start_and_stop(tmp_path, models)
         assert "0.0.9" not in caplog.text
         monkeypatch.setattr("eclose.__version__", "0.1.0")
-        done = asyncio.run(run_models_on_records(pair_run(tmp_path, models, []), CallSettings(unpriced=True)))
-    assert (done.manifest.version, done.manifest.earlier_versions) == ("0.1.0", ("0.0.9",))
+        result = asyncio.run(run_models_on_records(pair_run(tmp_path, models, []), CallSettings(unpriced=True)))
+    assert (result.manifest.version, result.manifest.earlier_versions) == ("0.1.0", ("0.0.9",))
     assert "eclose 0.0.9 worked on this run before eclose 0.1.0" in caplog.text
 
 
@@ -261,11 +261,11 @@ class Stopping(Counter):
 
 
 def test_two_servers_under_one_name_could_not_be_told_apart_and_are_refused(tmp_path):
-    with ModelServerThread(registry()) as one, ModelServerThread(registry()) as other:
-        named = [find_model_ref("world", base_url=server.base_url) for server in (one, other)]
+    with ModelServerThread(registry()) as thread, ModelServerThread(registry()) as other:
+        named = [find_model_ref("world", base_url=server.base_url) for server in (thread, other)]
         with pytest.raises(SettingError, match="two different servers have this name"):
             asyncio.run(run_models_on_records(pair_run(tmp_path, named, []), CallSettings(unpriced=True)))
-        assert one.bill(keys=False)["totals"]["paid"] == 0
+        assert thread.bill(keys=False)["totals"]["paid"] == 0
 
 
 async def three_at_once(folder, url, base_url, calls):
@@ -284,7 +284,7 @@ def test_processes_on_one_ledger_ask_every_record_once_and_write_the_same(tmp_pa
         calls = CallSettings(unpriced=True, concurrency=2)
         ended = asyncio.run(three_at_once(tmp_path, fresh_database(), server.base_url, calls))
         bill = server.bill()
-    assert [done.manifest.counts.accepted for done in ended] == [8, 8, 8]
+    assert [result.manifest.counts.accepted for result in ended] == [8, 8, 8]
     assert bill["totals"]["paid"] == 16
     assert len({(tmp_path / f"{number}.jsonl").read_bytes() for number in range(3)}) == 1
 

@@ -90,8 +90,8 @@ def test_unknown_command_names_the_nearest():
 
 @pytest.mark.parametrize(("group", "own"), [("judge", "--reference-free"), ("detect", "--detector")])
 def test_help_of_a_group_shows_the_own_options_of_its_default_command(group, own):
-    shown, whole = (CliRunner().invoke(app, [*words, "--help"]).output for words in ([group], [group, "run"]))
-    assert own in shown
+    summary, whole = (CliRunner().invoke(app, [*words, "--help"]).output for words in ([group], [group, "run"]))
+    assert own in summary
     for flag in ("--concurrency", "--budget", "--recipe"):
-        assert flag not in shown
+        assert flag not in summary
         assert flag in whole

@@ -99,13 +99,13 @@ def test_convert_that_breaks_off_leaves_nothing(qa, tmp_path):
 
 def test_convert_takes_aliases(qa, tmp_path):
     raw = json.loads((qa / "tiny_2wikimultihopqa.json").read_text())
-    known = next(record for record in raw if record["answer_id"])
+    raw_record = next(record for record in raw if record["answer_id"])
     aliases = lines(
-        tmp_path / "id_aliases.json", {"Q_id": known["answer_id"], "aliases": ["Other"], "demonyms": ["Name"]}
+        tmp_path / "id_aliases.json", {"Q_id": raw_record["answer_id"], "aliases": ["Other"], "demonyms": ["Name"]}
     )
     run("convert", qa / "tiny_2wikimultihopqa.json", "--out", tmp_path / "a.jsonl", "--aliases", aliases)
     instances = {instance.id: instance for instance in read_records(tmp_path / "a.jsonl", Instance)}
-    assert instances[known["_id"]].accepted_answers == (known["answer"], "Other", "Name")
+    assert instances[raw_record["_id"]].accepted_answers == (raw_record["answer"], "Other", "Name")
     assert len(read_manifest(tmp_path / "a.jsonl.manifest.json").inputs) == 2
     with pytest.raises(SettingError, match="--aliases: is for 2WikiMultiHopQA"):
         run("convert", qa / "tiny_hotpotqa.json", "--out", tmp_path / "b.jsonl", "--aliases", aliases)
@@ -245,22 +245,22 @@ def test_validate_prints_up_to_the_limit(tmp_path):
     source = lines(tmp_path / "a.jsonl", *({**ROW, "question": number} for number in range(30)))
     result = run("validate", source, "--limit", 3)
     assert result.exit_code == 2
-    shown = result.output.splitlines()
-    assert shown[0] == f"{source} line 1: question: should be a valid string"
-    assert shown[3] == "... and 27 more; raise --limit to see them"
-    assert shown[4].endswith("30 received = 0 accepted + 0 rejected + 30 quarantined (wrong record 30)")
+    output_lines = result.output.splitlines()
+    assert output_lines[0] == f"{source} line 1: question: should be a valid string"
+    assert output_lines[3] == "... and 27 more; raise --limit to see them"
+    assert output_lines[4].endswith("30 received = 0 accepted + 0 rejected + 30 quarantined (wrong record 30)")
 
 
 def test_validate_as_json(tmp_path, qa):
     source = lines(tmp_path / "a.jsonl", ROW, {**ROW, "question": 1})
-    found = json.loads(run("validate", source, "--json").output)
-    assert found["problems"] == [{"where": "line 2", "problem": "question: should be a valid string"}]
-    assert (found["fine"], found["counts"]["accepted"], found["stopped"]) == (False, 1, None)
+    report = json.loads(run("validate", source, "--json").output)
+    assert report["problems"] == [{"where": "line 2", "problem": "question: should be a valid string"}]
+    assert (report["fine"], report["counts"]["accepted"], report["stopped"]) == (False, 1, None)
     broken = tmp_path / "b.json"
     broken.write_bytes((qa / "tiny_hotpotqa.json").read_bytes()[:-500])
-    found = json.loads(run("validate", broken, "--json").output)
-    assert found["counts"]["accepted"] == 5
-    assert "breaks off after record 5" in found["stopped"]
+    report = json.loads(run("validate", broken, "--json").output)
+    assert report["counts"]["accepted"] == 5
+    assert "breaks off after record 5" in report["stopped"]
 
 
 @pytest.mark.slow

@@ -85,13 +85,13 @@ def test_it_separates_failures_of_retrieval_from_those_of_reasoning(made):
 
 def test_the_truth_it_tells_is_that_of_all_responses(made):
     folder, output = made
-    found = re.search(r"^TRR +(\S+) % +(\S+) % \[[^]]+\] +(\S+) %$", output, re.MULTILINE)
+    match = re.search(r"^TRR +(\S+) % +(\S+) % \[[^]]+\] +(\S+) %$", output, re.MULTILINE)
     rows = list(read_records(folder / "planted.jsonl", SettledVerdict))
     assert len(rows) == 600
-    known = [row.verdict.reliable for row in rows if row.verdict.reliable is not None]
-    assert found[3] == f"{100 * sum(known) / len(known):.1f}"
+    reliables = [row.verdict.reliable for row in rows if row.verdict.reliable is not None]
+    assert match[3] == f"{100 * sum(reliables) / len(reliables):.1f}"
     rate = read_validation(folder / "validation.json").corrected[JudgedLabel.RELIABILITY]
-    assert found[1] == f"{100 * rate.judge:.1f}"
+    assert match[1] == f"{100 * rate.judge:.1f}"
 
 
 def test_again_there_is_nothing_to_do(made):

@@ -82,9 +82,9 @@ def test_responses_without_a_score_are_told_and_too_many_end_with_3(run, respons
     odd = Response("odd", responses[0].instance_id, Trace.of("Furiously."), "x")
     jsonl.write_records(run / "responses.jsonl", [*responses, odd])
     with ModelServerThread(build_world_handlers()) as server:
-        asked = (run, "--detector", "alignment", "--model", server.base_url, "--no-price")
-        output = command(*asked)
-        strict = command(*asked, "--max-unscored-share", 0.01, code=3)
+        arguments = (run, "--detector", "alignment", "--model", server.base_url, "--no-price")
+        output = command(*arguments)
+        strict = command(*arguments, "--max-unscored-share", 0.01, code=3)
     assert f"Not scored, of {len(responses) + 1} responses" in output
     row = next(line for line in output.splitlines() if line.startswith("no yes or no"))
     assert row.split()[4:] == ["1", f"{100 / (len(responses) + 1):.1f}", "%"]

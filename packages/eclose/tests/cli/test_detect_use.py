@@ -59,22 +59,22 @@ def write_run(folder, seed):
     # Two sound responses, two unsound ones, and one of each class of the gap.
     plans = (FailurePlan(), FailurePlan(), *FAILURE_PLANS[:2], *FAILURE_PLANS[10:13])
     planted = [
-        (item.instance, made)
+        (item.instance, broken)
         for item in items
         for number, plan in enumerate(plans)
-        if (made := break_response(item, plan, f"{number}")) is not None
+        if (broken := break_response(item, plan, f"{number}")) is not None
     ]
     # In an order that tells nothing, since ties of a choice go to the first response.
     planted.sort(key=lambda pair: draw(pair[1].response.id))
-    unique = {made.response.id: (instance, made) for instance, made in planted}
+    unique = {broken.response.id: (instance, broken) for instance, broken in planted}
     jsonl.write_records(folder / "instances.jsonl", (item.instance for item in items))
-    jsonl.write_records(folder / "responses.jsonl", (made.response for _, made in unique.values()))
+    jsonl.write_records(folder / "responses.jsonl", (broken.response for _, broken in unique.values()))
     verdicts = [
-        SettledVerdict(made.response.id, instance.id, made.verdict, instance.benchmark)
-        for instance, made in unique.values()
+        SettledVerdict(broken.response.id, instance.id, broken.verdict, instance.benchmark)
+        for instance, broken in unique.values()
     ]
     jsonl.write_records(folder / "people.jsonl", verdicts)
-    scores = [score(made.response, made.verdict) for _, made in unique.values()]
+    scores = [score(broken.response, broken.verdict) for _, broken in unique.values()]
     jsonl.write_records(folder / "scores-verifier.jsonl", scores)
     return verdicts
 

@@ -47,16 +47,18 @@ def judged(tmp_path_factory):
 
 
 def _judge(run, items, plans, url, *more):
-    made = {
-        found.response.id: (item.instance, found)
+    responses = {
+        broken.response.id: (item.instance, broken)
         for item in items
         for plan in plans
-        if (found := break_response(item, plan, f"{plan}")) is not None
+        if (broken := break_response(item, plan, f"{plan}")) is not None
     }
     run.mkdir()
-    jsonl.write_records(run / "instances.jsonl", {instance.id: instance for instance, _ in made.values()}.values())
-    jsonl.write_records(run / "responses.jsonl", [found.response for _, found in made.values()])
-    people = [SettledVerdict(name, instance.id, found.verdict, "world") for name, (instance, found) in made.items()]
+    jsonl.write_records(run / "instances.jsonl", {instance.id: instance for instance, _ in responses.values()}.values())
+    jsonl.write_records(run / "responses.jsonl", [broken.response for _, broken in responses.values()])
+    people = [
+        SettledVerdict(name, instance.id, broken.verdict, "world") for name, (instance, broken) in responses.items()
+    ]
     jsonl.write_records(run / "people.jsonl", people)
     command("judge", run, "--judge", url, "--no-price", *more)
 
@@ -68,10 +70,10 @@ def told(folder):
 @pytest.mark.slow
 def test_a_run_finds_its_own_validation(judged, tmp_path):
     command("report", judged / "one", "-f", "json", "-o", tmp_path)
-    found = told(tmp_path)
-    count = found["responses"]
-    assert found["validation"] == f"Validated against people on {count} of {count} responses."
-    assert set(found["corrected"]) == {"Acc", "LSR", "A", "C", "K", "GSR", "TRR", "LGG"}
+    diagnosis = told(tmp_path)
+    count = diagnosis["responses"]
+    assert diagnosis["validation"] == f"Validated against people on {count} of {count} responses."
+    assert set(diagnosis["corrected"]) == {"Acc", "LSR", "A", "C", "K", "GSR", "TRR", "LGG"}
 
 
 @pytest.mark.slow
@@ -79,17 +81,17 @@ def test_several_runs_are_not_validated_by_one_of_them_unless_somebody_says_so(j
     both = judged / "one", judged / "two"
     command("report", *both, "-f", "json", "-o", tmp_path)
     assert told(tmp_path)["validation"] is None
-    given = "--validation", judged / "one" / "validation.json"
-    command("report", *both, *given, "-f", "json", "-o", tmp_path)
+    options = "--validation", judged / "one" / "validation.json"
+    command("report", *both, *options, "-f", "json", "-o", tmp_path)
     assert "the correction assumes that it errs as often here" in told(tmp_path)["validation"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("names", [("one", "free"), ("free", "one")])
 def test_a_validation_holds_for_runs_judged_alike_only(judged, tmp_path, names):
-    given = "--validation", judged / "one" / "validation.json"
-    asked = ["report", *(judged / name for name in names), *given, "-o", tmp_path]
-    result = CliRunner().invoke(app, [*map(str, asked)])
+    options = "--validation", judged / "one" / "validation.json"
+    arguments = ["report", *(judged / name for name in names), *options, "-o", tmp_path]
+    result = CliRunner().invoke(app, [*map(str, arguments)])
     assert "with other settings" in str(result.exception)
     assert not list(tmp_path.iterdir())
 
@@ -102,10 +104,10 @@ def test_fewer_than_thirty_labels_give_no_green_box_and_no_corrected_rate(judged
     few = tmp_path / "few.json"
     command("judge", "validate", run, "--verdicts", tmp_path / "six.jsonl", "--out", few)
     command("report", run, "--validation", few, "-f", "json", "-f", "html", "-o", tmp_path / "out")
-    found = told(tmp_path / "out")
-    assert found["corrected"] is None
-    count = found["responses"]
-    assert found["validation"].startswith(f"People labelled 6 of {count} responses: too few to validate the judge")
+    diagnosis = told(tmp_path / "out")
+    assert diagnosis["corrected"] is None
+    count = diagnosis["responses"]
+    assert diagnosis["validation"].startswith(f"People labelled 6 of {count} responses: too few to validate the judge")
     page = (tmp_path / "out" / "report.html").read_text()
     assert 'class="trust fine"' not in page
     assert "This judge has not been validated" in page

@@ -85,8 +85,8 @@ def on_ray(folder, **settings):
 
 def test_workers_generate_what_one_process_generates(cluster, tmp_path, questions, server):
     command = ("generate", questions, "--model", server.base_url, "--no-price", "--demonstrations", 0)
-    one, many = tmp_path / "one", tmp_path / "many"
-    eclose(*command, "--out", one)
+    solo, many = tmp_path / "one", tmp_path / "many"
+    eclose(*command, "--out", solo)
     command = (*command, "--out", many, *on_ray(tmp_path))
     eclose(*command)
     assert "done before" in eclose(*command)
@@ -95,7 +95,7 @@ def test_workers_generate_what_one_process_generates(cluster, tmp_path, question
     assert f"{RECORDS} received = {RECORDS} accepted" in eclose(*command)
     assert paid(server) == 2 * RECORDS
     for name in ("responses.jsonl", "instances.jsonl"):
-        assert (one / name).read_bytes() == (many / name).read_bytes()
+        assert (solo / name).read_bytes() == (many / name).read_bytes()
     assert len((many / "responses.jsonl").read_bytes().splitlines()) == RECORDS
 
 
@@ -105,13 +105,13 @@ def test_workers_screen_what_one_process_screens(cluster, tmp_path, questions, s
     output = eclose(*command, "--out", tmp_path / "many", *on_ray(tmp_path))
     assert f"{RECORDS} questions eligible" in output
     assert paid(server) == 2 * RECORDS
-    one, many = ((tmp_path / name / "screening.jsonl").read_bytes() for name in ("one", "many"))
-    assert one == many
+    solo, many = ((tmp_path / name / "screening.jsonl").read_bytes() for name in ("one", "many"))
+    assert solo == many
 
 
 def test_workers_construct_what_one_process_constructs(cluster, tmp_path, server):
-    made = [item.instance for item in islice(make_world_items("short-easy", 4), 6)]
-    jsonl.write_records(tmp_path / "sources.jsonl", made)
+    instances = [item.instance for item in islice(make_world_items("short-easy", 4), 6)]
+    jsonl.write_records(tmp_path / "sources.jsonl", instances)
     roles = ("--constructor", server.base_url, "--verifier", server.base_url, "--no-price")
     command = ("construct", tmp_path / "sources.jsonl", *roles)
     eclose(*command, "--out", tmp_path / "one")
@@ -120,9 +120,9 @@ def test_workers_construct_what_one_process_constructs(cluster, tmp_path, server
     assert paid(server) == 2 * once
     assert "all " not in output
     for name in FILES:
-        one, many = tmp_path / "one" / name, tmp_path / "many" / name
-        assert one.exists() == many.exists(), name
-        assert not one.exists() or one.read_bytes() == many.read_bytes(), name
+        solo, many = tmp_path / "one" / name, tmp_path / "many" / name
+        assert solo.exists() == many.exists(), name
+        assert not solo.exists() or solo.read_bytes() == many.read_bytes(), name
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_workers_judge_and_score_what_one_process_does(cluster, runs, tmp_path, 
     once = paid(server)
     assert "done before" in eclose(command, runs[1], *options, *ray)
     assert paid(server) == once
-    one, many = ((folder / result).read_bytes() for folder in runs)
-    assert one == many
+    solo, many = ((folder / result).read_bytes() for folder in runs)
+    assert solo == many
 
 
 def test_python_judges_on_workers_as_the_command_does(cluster, runs, server, monkeypatch):
@@ -163,9 +163,9 @@ def test_workers_load_the_weights_of_a_detector(cluster, runs, tmp_path):
     options = ("--detector", "closure", "--model", weights)
     eclose("detect", runs[0], *options)
     assert f"{RECORDS} received = {RECORDS} accepted" in eclose("detect", runs[1], *options, *on_ray(tmp_path))
-    one, many = (list(jsonl.read_records(folder / "scores-closure.jsonl", DetectorScore)) for folder in runs)
-    assert [(score.response_id, score.model) for score in many] == [(score.response_id, score.model) for score in one]
-    assert [score.score for score in many] == pytest.approx([score.score for score in one], abs=1e-5)
+    solo, many = (list(jsonl.read_records(folder / "scores-closure.jsonl", DetectorScore)) for folder in runs)
+    assert [(score.response_id, score.model) for score in many] == [(score.response_id, score.model) for score in solo]
+    assert [score.score for score in many] == pytest.approx([score.score for score in solo], abs=1e-5)
     assert len({score.score for score in many}) > 1
 
 
@@ -181,8 +181,8 @@ def test_workers_keep_one_budget_and_the_same_command_waits_for_its_turn(tmp_pat
     lock.release()
     command = (*command, "--budget", "0.003")
     words = [sys.executable, "-m", "eclose.cli.main", *map(str, command)]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=400)
-    assert done.returncode == 75, done.stdout + done.stderr
+    process = subprocess.run(words, check=False, capture_output=True, text=True, timeout=400)
+    assert process.returncode == 75, process.stdout + process.stderr
     totals = server.bill(keys=False)["totals"]
     assert 0 < totals["prompt_tokens"] + totals["completion_tokens"] <= 3_000
 

@@ -53,8 +53,8 @@ def test_three_verdicts_have_three_exit_codes(tmp_path):
 @pytest.mark.parametrize(("undecided", "code"), [("pass", 0), ("fail", 100)])
 def test_what_cannot_be_told_can_be_made_to_pass_or_fail(tmp_path, undecided, code):
     run = make_run(tmp_path / "run", cases(95, closed=5))
-    found, output = gate(run, "--min-trr", 0.9, "--undecided", undecided)
-    assert found == code
+    status, output = gate(run, "--min-trr", 0.9, "--undecided", undecided)
+    assert status == code
     assert output.splitlines()[-1] == f"{run}: cannot tell (--undecided {undecided}), 100 responses"
     assert gate(run, "--min-trr", 0.99, "--undecided", "pass")[0] == 100
 
@@ -62,10 +62,10 @@ def test_what_cannot_be_told_can_be_made_to_pass_or_fail(tmp_path, undecided, co
 @pytest.mark.slow
 def test_responses_without_a_judgment_do_not_pass(tmp_path):
     """950 of 1,000 responses were never judged: exit 0 and passed."""
-    made = cases(50)
-    run = make_run(tmp_path / "run", made)
-    more = [Response(f"more{n}", made[0].instance.id, Trace.of("Yes."), "yes") for n in range(950)]
-    jsonl.write_records(run / "responses.jsonl", [*(one.response for one in made), *more])
+    judged_cases = cases(50)
+    run = make_run(tmp_path / "run", judged_cases)
+    more = [Response(f"more{n}", judged_cases[0].instance.id, Trace.of("Yes."), "yes") for n in range(950)]
+    jsonl.write_records(run / "responses.jsonl", [*(case.response for case in judged_cases), *more])
     code, output = gate(run, "--min-trr", 0.9)
     assert code == 101
     assert "whatever the 950 responses without a label are" in output
@@ -74,9 +74,9 @@ def test_responses_without_a_judgment_do_not_pass(tmp_path):
 @pytest.mark.slow
 def test_gate_report_and_pytest_print_one_figure(tmp_path):
     """The gate said 55.2 where report and pytest said 55.5: the interval is one, and its widening is named."""
-    made = cases(60, closed=40)
-    made[:3] = [unjudged(one, "refusal") for one in made[:3]]
-    run = make_run(tmp_path / "run", made)
+    judged_cases = cases(60, closed=40)
+    judged_cases[:3] = [unjudged(case, "refusal") for case in judged_cases[:3]]
+    run = make_run(tmp_path / "run", judged_cases)
     _, output = gate(run, "--min-trr", 0.5)
     figure = re.search(r"TRR at least 50.0 %: (58\.8 % \[[\d., ]+\])", output)[1]
     assert re.search(r"; \[[\d., ]+\] whatever the 3 responses without a label are", output)

@@ -195,8 +195,8 @@ def test_two_processes_do_not_write_one_run(instances, tmp_path):
 
 @pytest.mark.slow
 def test_poisoned_records_fail_alone_and_are_tried_again_when_told(tmp_path):
-    made = questions(tmp_path / "instances.jsonl", 100)
-    poison, healed = {made[7].question}, []
+    records = questions(tmp_path / "instances.jsonl", 100)
+    poison, healed = {records[7].question}, []
 
     def handler(request):
         if asked(request) in poison and not healed:
@@ -209,7 +209,7 @@ def test_poisoned_records_fail_alone_and_are_tried_again_when_told(tmp_path):
         assert first.returncode == 3, first.stderr
         assert "99 accepted + 0 rejected + 1 quarantined (generate: permanent 1)" in first.stdout
         (line,) = (tmp_path / "run" / "responses.jsonl.quarantined.jsonl").read_text().splitlines()
-        assert json.loads(line)["id"] == made[7].id
+        assert json.loads(line)["id"] == records[7].id
         assert "this record is poison" in line
         before = paid(model)
         assert ran(*words).returncode == 3  # finished is finished, until told
@@ -244,9 +244,9 @@ def test_a_dry_run_sends_and_writes_nothing(instances, tmp_path):
         assert model.bill(keys=False)["totals"]["received"] == 0
     assert priced.returncode == 0, priced.stderr
     expected = r"40 calls, about ([\d,]+) tokens read and at most 40,960 written, at most about ([\d.]+) USD\n"
-    found = re.fullmatch(r"127\.0\.0\.1/world: " + expected, priced.stdout)
-    tokens = int(found[1].replace(",", ""))
-    assert float(found[2]) == pytest.approx((tokens * 10 + 40_960 * 100) / 1e6, abs=0.01)
+    match = re.fullmatch(r"127\.0\.0\.1/world: " + expected, priced.stdout)
+    tokens = int(match[1].replace(",", ""))
+    assert float(match[2]) == pytest.approx((tokens * 10 + 40_960 * 100) / 1e6, abs=0.01)
     assert {path.name for path in tmp_path.iterdir()} == {"instances.jsonl", "prices.json", "recipe.yaml"}
 
 
@@ -274,10 +274,10 @@ def test_a_budget_stops_the_run_and_a_larger_one_lets_it_go_on(instances, tmp_pa
 def test_nothing_is_spent_where_nothing_was_reached(instances, tmp_path):
     (tmp_path / "prices.json").write_text(json.dumps({"m": {"input": 1000, "output": 1000}, "currency": "EUR"}))
     words = ["--base-url", "http://127.0.0.1:9/v1", "--model", "m", *recipe(tmp_path, prices=tmp_path / "prices.json")]
-    done = ran(instances, *words, "--out", tmp_path / "run", ECLOSE_BREAKER_SECONDS="0")
-    assert done.returncode == 75, done.stderr
-    assert set(re.findall(r"([\d.]+)(?: of [\d.]+)?(?: EUR)? spent", done.stderr)) <= {"0.00"}
-    assert "possibly billed" not in done.stderr
+    process = ran(instances, *words, "--out", tmp_path / "run", ECLOSE_BREAKER_SECONDS="0")
+    assert process.returncode == 75, process.stderr
+    assert set(re.findall(r"([\d.]+)(?: of [\d.]+)?(?: EUR)? spent", process.stderr)) <= {"0.00"}
+    assert "possibly billed" not in process.stderr
 
 
 @pytest.mark.slow
@@ -285,9 +285,9 @@ def test_costs_are_told_in_the_currency_of_the_price_file(instances, tmp_path):
     (tmp_path / "prices.json").write_text(json.dumps({"world": {"input": 1, "output": 1}, "currency": "EUR"}))
     with server() as model:
         words = ["--base-url", model.base_url, "--model", "world", *recipe(tmp_path, prices=tmp_path / "prices.json")]
-        done = ran(instances, *words, "--out", tmp_path / "run", "--budget", 9)
-    assert re.search(r"[\d.]+ of 9\.00 EUR spent", done.stderr), done.stderr
-    assert re.search(r" written, 0\.\d+ EUR spent\n", done.stdout), done.stdout
+        process = ran(instances, *words, "--out", tmp_path / "run", "--budget", 9)
+    assert re.search(r"[\d.]+ of 9\.00 EUR spent", process.stderr), process.stderr
+    assert re.search(r" written, 0\.\d+ EUR spent\n", process.stdout), process.stdout
     assert json.loads((tmp_path / "run" / "responses.jsonl.manifest.json").read_text())["calls"]["currency"] == "EUR"
 
 
@@ -327,10 +327,10 @@ def test_the_key_is_found_nowhere(instances, tmp_path):
         return world(request)
 
     with server(telling) as model:
-        done = ran(instances, *flags(model, tmp_path / "run"), ECLOSE_API_KEY=CANARY, cwd=tmp_path)
-    assert done.returncode == 3, done.stderr
+        process = ran(instances, *flags(model, tmp_path / "run"), ECLOSE_API_KEY=CANARY, cwd=tmp_path)
+    assert process.returncode == 3, process.stderr
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    texts = [path.read_bytes() for path in files] + [done.stdout.encode(), done.stderr.encode()]
+    texts = [path.read_bytes() for path in files] + [process.stdout.encode(), process.stderr.encode()]
     texts += list(stored(tmp_path / "run" / "ledger.sqlite"))
     assert len(texts) > 100
     assert any(b"Final answer:" in text for text in texts)  # the unpacked ledger was really read
@@ -397,7 +397,7 @@ def test_a_spool_brings_records_into_the_order_of_their_ids(tmp_path):
         for _ in range(2):
             first, *others = spool
             assert first.error is not None
-            assert [one.value.id for one in others] == sorted(ids, key=lambda id_: id_.encode())
+            assert [other.value.id for other in others] == sorted(ids, key=lambda id_: id_.encode())
 
 
 # A real model behind a real server.
@@ -421,11 +421,11 @@ def local_server():
 @pytest.mark.slow
 def test_a_real_model_behind_a_real_server(tmp_path, qa):
     """A question of HotpotQA and one of MuSiQue, the shortest; what is said is parsed or reported."""
-    found = []
+    samples = []
     for name in ("hotpotqa_train_50.json", "musique_ans_train_50.jsonl"):
         ordered = sorted(unwrap_records(scan_instances(qa / name)), key=lambda one: (one.context_words, one.id))
-        found += islice(ordered, 1)
-    write_records(tmp_path / "two.jsonl", found)
+        samples += islice(ordered, 1)
+    write_records(tmp_path / "two.jsonl", samples)
     words = ["--no-price", "--out", tmp_path / "run", "--demonstrations", 0, "--max-new-tokens", 32]
     words += ["--concurrency", 1, *recipe(tmp_path, deadline=900)]
     with local_server() as url:
@@ -433,10 +433,10 @@ def test_a_real_model_behind_a_real_server(tmp_path, qa):
         again = ran(tmp_path / "two.jsonl", "--model", url, *words)
     assert first.returncode == again.returncode == 0, first.stderr
     assert "0 calls now, before: 2 calls" in again.stdout
-    said = list(read_records(tmp_path / "run" / "responses.jsonl", Response))
-    assert {one.instance_id for one in said} == {one.id for one in found}
-    assert {one.source.model for one in said} == {"SmolLM2-135M-Instruct.Q4_1"}
-    assert all(one.completion for one in said)
-    told = json.loads((tmp_path / "run" / "responses.jsonl.manifest.json").read_text())["calls"]
-    assert told["completion_tokens"] <= 2 * 32
-    assert told["incomplete"] == dict(Counter(one.incomplete.value for one in said if one.incomplete))
+    records = list(read_records(tmp_path / "run" / "responses.jsonl", Response))
+    assert {record.instance_id for record in records} == {instance.id for instance in samples}
+    assert {record.source.model for record in records} == {"SmolLM2-135M-Instruct.Q4_1"}
+    assert all(record.completion for record in records)
+    calls = json.loads((tmp_path / "run" / "responses.jsonl.manifest.json").read_text())["calls"]
+    assert calls["completion_tokens"] <= 2 * 32
+    assert calls["incomplete"] == dict(Counter(record.incomplete.value for record in records if record.incomplete))

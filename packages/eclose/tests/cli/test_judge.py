@@ -47,16 +47,16 @@ def judged(tmp_path_factory):
     """A run judged by somebody who errs in a tenth of the cases, and what is true of it."""
     run = tmp_path_factory.mktemp("run")
     planted = [
-        (item.instance, made)
+        (item.instance, broken)
         for item in islice(make_world_items("short-easy", 3), 12)
         for plan in (FailurePlan(), FailurePlan(None, FAILURE_PLANS[11].broken), *FAILURE_PLANS[:4])
-        if (made := break_response(item, plan, f"{plan}")) is not None
+        if (broken := break_response(item, plan, f"{plan}")) is not None
     ]
     jsonl.write_records(run / "instances.jsonl", {instance.id: instance for instance, _ in planted}.values())
-    unique = {made.response.id: (instance, made) for instance, made in planted}
-    jsonl.write_records(run / "responses.jsonl", (made.response for _, made in unique.values()))
+    unique = {broken.response.id: (instance, broken) for instance, broken in planted}
+    jsonl.write_records(run / "responses.jsonl", (broken.response for _, broken in unique.values()))
     verdicts = [
-        SettledVerdict(made.response.id, instance.id, made.verdict, "world") for instance, made in unique.values()
+        SettledVerdict(broken.response.id, instance.id, broken.verdict, "world") for instance, broken in unique.values()
     ]
     jsonl.write_records(run / "people.jsonl", verdicts)
     with ModelServerThread(build_world_handlers(judge_noise=0.1)) as server:
@@ -72,12 +72,12 @@ def test_a_judge_is_held_against_people(judged, tmp_path):
     table = output[: output.index("Missed failures")]
     lines = {line.split()[0]: line for line in table.splitlines() if line.strip()}
     assert {"L", "A", "C", "K", "Acc", "G", "TRR", "LGG"} <= lines.keys()
-    told = json.loads((run / "validation.json").read_text())
+    validation = json.loads((run / "validation.json").read_text())
     # Label, n, n0, then agreement, F1 of failures, balanced accuracy, kappa and the difference of rates.
     failures = sum(row.verdict.locally_sound is False for row in verdicts)
     estimate, difference = r" +\d+\.\d % \[\d+\.\d, \d+\.\d\]", r" +[+−]?\d+\.\d \[[+−]?\d+\.\d, [+−]?\d+\.\d\]$"
     assert re.match(rf"L +{len(verdicts)} +{failures}{4 * estimate}{difference}", lines["L"])
-    scores = told["overall"]["rows"]["L"]["scores"]
+    scores = validation["overall"]["rows"]["L"]["scores"]
     assert f"{100 * scores['failure_f1'][0]:.1f} %" in lines["L"]
     # Of sound traces, not of failures: the sign is that of the rates in every table.
     assert f"{format_signed_percent(-scores['failure_difference'][0])} [" in lines["L"]
@@ -87,19 +87,19 @@ def test_a_judge_is_held_against_people(judged, tmp_path):
     assert "differences: rate to the judge minus rate to people" in output
     assert "difference of failure rates" not in output
     whole = output[output.index("The judge as a whole") :].splitlines()[2]
-    differences = [abs(told["overall"]["rows"][label]["scores"]["failure_difference"][0]) for label in "LACK"]
-    differences.append(abs(told["overall"]["rows"]["Acc"]["scores"]["failure_difference"][0]))
-    assert told["overall"]["largest_failure_difference"] == max(differences)
+    differences = [abs(validation["overall"]["rows"][label]["scores"]["failure_difference"][0]) for label in "LACK"]
+    differences.append(abs(validation["overall"]["rows"]["Acc"]["scores"]["failure_difference"][0]))
+    assert validation["overall"]["largest_failure_difference"] == max(differences)
     assert f"  {100 * max(differences):.1f}  " in whole
     # The difference of TRR may be larger: the column is of the five labels that a judge gives.
     assert "largest of L, A, C, K, Acc, without sign" in output
-    row = told["overall"]["rows"]["L"]
+    row = validation["overall"]["rows"]["L"]
     missed = next(line for line in output[output.index("Missed failures") :].splitlines() if line.startswith("L "))
     assert f"  {row['misses']} of {row['misses'] + row['found']}  " in missed
     share = read_validation(run / "validation.json").overall.rows[JudgedLabel.LOCAL_SOUNDNESS].missed
     assert f"  {format_percent_with_interval(*share[:2])}  " in missed
-    assert (told["judge"], told["labelled"]) == ("127.0.0.1/world", len(verdicts))
-    disagreement = told["overall"]["rows"]["A"]["misses"] + told["overall"]["rows"]["A"]["false_alarms"]
+    assert (validation["judge"], validation["labelled"]) == ("127.0.0.1/world", len(verdicts))
+    disagreement = validation["overall"]["rows"]["A"]["misses"] + validation["overall"]["rows"]["A"]["false_alarms"]
     assert 0 < disagreement < 0.3 * len(verdicts)
 
 
@@ -136,8 +136,8 @@ def test_a_forecast_needs_no_key(judged, tmp_path, monkeypatch):
         "generate", run / "instances.jsonl", "--model", "openai/gpt-4o", *words[2:], "--dry-run"
     )
     assert "openai/gpt-4o: " in command("screen", run / "instances.jsonl", *words, "--dry-run")
-    asked = CliRunner().invoke(app, ["judge", str(run), *map(str, words)])
-    assert "Set OPENAI_API_KEY" in str(asked.exception)
+    result = CliRunner().invoke(app, ["judge", str(run), *map(str, words)])
+    assert "Set OPENAI_API_KEY" in str(result.exception)
     assert not list(tmp_path.iterdir())
 
 
@@ -150,15 +150,15 @@ def test_a_diagnosis_ends_with_a_report_that_says_how_far_to_trust_it(judged, tm
     assert {path.name for path in (tmp_path / "before").iterdir()} == {
         "report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex", "figures"
     }  # fmt: skip
-    told = (tmp_path / "before" / "report.md").read_text()
-    assert f"Validated against people on {len(verdicts)} of {len(verdicts)} responses." in told
-    assert "not been validated" not in told
+    text = (tmp_path / "before" / "report.md").read_text()
+    assert f"Validated against people on {len(verdicts)} of {len(verdicts)} responses." in text
+    assert "not been validated" not in text
 
 
 def _validated(run):
-    place = run / "another.json"
-    command("judge", "validate", run, "--verdicts", run / "people.jsonl", "--out", place)
-    return place
+    path = run / "another.json"
+    command("judge", "validate", run, "--verdicts", run / "people.jsonl", "--out", path)
+    return path
 
 
 @pytest.mark.slow
@@ -196,8 +196,8 @@ def test_a_judge_that_is_asked_three_times_in_one_call_each_tells_how_often_it_f
     with ModelServerThread(build_world_handlers(judge_noise=0.1)) as server:
         words = ["judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path / "out", "--repeat", 3]
         words += recipe(tmp_path, joint=True)
-        told = command(*words, "--dry-run")
-        assert f"{3 * len(verdicts)} calls" in told
+        forecast = command(*words, "--dry-run")
+        assert f"{3 * len(verdicts)} calls" in forecast
         assert not (tmp_path / "out").exists()
         output = command(*words)
         assert server.bill(keys=False)["totals"]["paid"] == 3 * len(verdicts)
@@ -294,8 +294,8 @@ def test_a_missing_label_on_the_evidence_is_explained_everywhere(judged, tmp_pat
     assert "no usable reply" not in printed
     rows = list(jsonl.read_records(tmp_path / "judgments.jsonl", Judgment))
     assert all(row.evidence_unjudged.startswith("invalid: ") for row in rows)
-    shown = command("judge", "show", tmp_path, rows[0].response_id, "--brief")
-    assert re.search(r"^evidence .*not judged +the reply does not have the requested form: .*unexpected", shown, re.M)
+    output = command("judge", "show", tmp_path, rows[0].response_id, "--brief")
+    assert re.search(r"^evidence .*not judged +the reply does not have the requested form: .*unexpected", output, re.M)
     for run_file in ("instances.jsonl", "responses.jsonl"):
         (tmp_path / run_file).write_bytes((run / run_file).read_bytes())
     assert diagnose(tmp_path).to_dicts()[0]["unjudged"].startswith("evidence: invalid: ")
@@ -322,9 +322,9 @@ def test_each_dataset_is_told_on_its_own(judged, tmp_path):
     table = output[output.index("By dataset") :].splitlines()
     assert re.split(r"  +", table[1])[-2:] == ["TRR", "LGG"]
     assert [line.split()[0] for line in table[2:4]] == ["part-0", "part-1"]
-    told = json.loads((tmp_path / "v.json").read_text())["datasets"]["part-0"]["rows"]["TRR"]["scores"]
+    scores = json.loads((tmp_path / "v.json").read_text())["datasets"]["part-0"]["rows"]["TRR"]["scores"]
     # The rate of reliable responses: the other way round than that of failures.
-    assert re.split(r"  +", table[2])[-2].startswith(f"{format_signed_percent(-told['failure_difference'][0])} [")
+    assert re.split(r"  +", table[2])[-2].startswith(f"{format_signed_percent(-scores['failure_difference'][0])} [")
 
 
 @pytest.mark.slow
@@ -366,18 +366,18 @@ def test_a_validation_from_more_labels_is_replaced_only_on_request(judged, tmp_p
     run, verdicts = judged
     jsonl.write_records(tmp_path / "few.jsonl", verdicts[:6])
     jsonl.write_records(tmp_path / "more.jsonl", verdicts[:9])
-    place = ("--out", tmp_path / "v.json")
-    command("judge", "validate", run, "--verdicts", tmp_path / "more.jsonl", *place)
+    out_option = ("--out", tmp_path / "v.json")
+    command("judge", "validate", run, "--verdicts", tmp_path / "more.jsonl", *out_option)
     with pytest.raises(UserError, match="rests on 9 labels, these verdicts on 6"):
         validate_judges(run, tmp_path / "few.jsonl", out=tmp_path / "v.json", resamples=100)
     assert json.loads((tmp_path / "v.json").read_text())["labelled"] == 9
-    command("judge", "validate", run, "--verdicts", tmp_path / "few.jsonl", "--replace-validation", *place)
-    command("judge", "validate", run, "--verdicts", tmp_path / "more.jsonl", *place)
+    command("judge", "validate", run, "--verdicts", tmp_path / "few.jsonl", "--replace-validation", *out_option)
+    command("judge", "validate", run, "--verdicts", tmp_path / "more.jsonl", *out_option)
     assert json.loads((tmp_path / "v.json").read_text())["labelled"] == 9
     # A validation of another judge is of no use to this one, and is replaced.
     stored = json.loads((tmp_path / "v.json").read_text()) | {"judge": "another"}
     (tmp_path / "v.json").write_text(json.dumps(stored))
-    command("judge", "validate", run, "--verdicts", tmp_path / "few.jsonl", *place)
+    command("judge", "validate", run, "--verdicts", tmp_path / "few.jsonl", *out_option)
     assert json.loads((tmp_path / "v.json").read_text())["labelled"] == 6
 
 
@@ -388,17 +388,17 @@ def test_a_validation_with_more_labels_of_one_criterion_is_replaced_only_on_requ
     jsonl.write_records(tmp_path / "all.jsonl", verdicts[:9])
     jsonl.write_records(tmp_path / "without.jsonl", without[:9])
     jsonl.write_records(tmp_path / "larger.jsonl", without[:12])
-    place = ("--out", tmp_path / "v.json")
-    command("judge", "validate", run, "--verdicts", tmp_path / "all.jsonl", *place)
+    out_option = ("--out", tmp_path / "v.json")
+    command("judge", "validate", run, "--verdicts", tmp_path / "all.jsonl", *out_option)
     stored = (tmp_path / "v.json").read_bytes()
     # As many responses, and also more of them: the labels of correctness would be lost.
     for name in ("without.jsonl", "larger.jsonl"):
         with pytest.raises(UserError, match=r"has 9 labels of Acc, these verdicts 0.*--replace-validation"):
             validate_judges(run, tmp_path / name, out=tmp_path / "v.json", resamples=100)
         assert (tmp_path / "v.json").read_bytes() == stored
-    command("judge", "validate", run, "--verdicts", tmp_path / "without.jsonl", "--replace-validation", *place)
+    command("judge", "validate", run, "--verdicts", tmp_path / "without.jsonl", "--replace-validation", *out_option)
     assert json.loads((tmp_path / "v.json").read_text())["overall"]["rows"]["Acc"]["labelled"] == 0
-    command("judge", "validate", run, "--verdicts", tmp_path / "all.jsonl", *place)
+    command("judge", "validate", run, "--verdicts", tmp_path / "all.jsonl", *out_option)
     assert (tmp_path / "v.json").read_bytes() == stored
 
 

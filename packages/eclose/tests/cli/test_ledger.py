@@ -34,18 +34,18 @@ def command(*arguments, code=0):
 @pytest.fixture(params=DATABASES)
 def run(request, tmp_path):
     """A run's folder, and where its ledger is as commands are told."""
-    made = [
+    pairs = [
         (item.instance, break_response(item, FailurePlan(), "r"))
         for item in islice(make_world_items("short-easy", 3), 6)
     ]
-    jsonl.write_records(tmp_path / "instances.jsonl", [instance for instance, _ in made])
-    jsonl.write_records(tmp_path / "responses.jsonl", [planted.response for _, planted in made])
+    jsonl.write_records(tmp_path / "instances.jsonl", [instance for instance, _ in pairs])
+    jsonl.write_records(tmp_path / "responses.jsonl", [planted.response for _, planted in pairs])
     return tmp_path, (tmp_path if request.param == "sqlite" else fresh_database())
 
 
 def judge(folder, ledger, server, *more):
-    place = () if ledger == folder else ("--ledger", ledger)
-    return command("judge", folder, "--judge", server.base_url, "--no-price", *place, *more)
+    options = () if ledger == folder else ("--ledger", ledger)
+    return command("judge", folder, "--judge", server.base_url, "--no-price", *options, *more)
 
 
 def port(server):
@@ -60,7 +60,7 @@ def test_refused_replies_are_deleted_and_asked_again(run):
     ) as server:
         judge(folder, ledger, server)
         calls = server.bill(keys=False)["totals"]["paid"]
-        taken = port(server)
+        server_port = port(server)
     before = list(jsonl.read_records(folder / "judgments.jsonl", Judgment))
     assert any("invalid" in map(missing_reason_kind, judgment.unjudged.values()) for judgment in before)
 
@@ -71,7 +71,7 @@ def test_refused_replies_are_deleted_and_asked_again(run):
     assert find_refused_calls(find_ledger(ledger)) == refused
     assert f"{words} deleted" in command("ledger", "release", ledger, "--refused")
     assert len(list(read_ledger_calls(find_ledger(ledger)))) == calls - len(refused.calls)
-    with ModelServerThread(build_world_handlers(), port=taken) as server:
+    with ModelServerThread(build_world_handlers(), port=server_port) as server:
         judge(folder, ledger, server, "--force")
         totals = server.bill(keys=False)["totals"]
     # What was answered well is not asked again.
@@ -142,9 +142,9 @@ def test_damage_is_told_with_the_command_that_mends_it(tmp_path, table):
     assert f"{calls} and the outcomes of 1 run deleted" in command("ledger", "check", tmp_path, "--delete-damaged")
     asyncio.run(use())
     assert "all rows match" in command("ledger", "check", tmp_path)
-    left = {call.key for call in read_ledger_calls(where)}
-    assert compute_call_key("house/ab", REQUEST) in left
-    assert (key in left) == (table == "outcomes")
+    keys = {call.key for call in read_ledger_calls(where)}
+    assert compute_call_key("house/ab", REQUEST) in keys
+    assert (key in keys) == (table == "outcomes")
 
 
 def test_a_ledger_is_read_while_a_run_writes_to_it(tmp_path):

@@ -84,9 +84,9 @@ def rows(path, *labels):
     names = ("L", "A", "C", "Acc")
     path.write_text(
         "".join(
-            json.dumps({"response_id": f"r{n}", "instance_id": f"i{n}", "verdict": dict(zip(names, one, strict=True))})
+            json.dumps({"response_id": f"r{n}", "instance_id": f"i{n}", "verdict": dict(zip(names, row, strict=True))})
             + "\n"
-            for n, one in enumerate(labels)
+            for n, row in enumerate(labels)
         )
     )
     return str(path)
@@ -184,9 +184,9 @@ def test_an_example_is_not_written_over_something_else(tmp_path):
 
 @pytest.mark.slow
 def test_the_help_explains_the_columns():
-    shown = run("metrics", "--help").stdout
-    assert "LggShare  the gap's share of globally insufficient responses" in shown
-    assert "bounds    the least and greatest" in shown
+    help_text = run("metrics", "--help").stdout
+    assert "LggShare  the gap's share of globally insufficient responses" in help_text
+    assert "bounds    the least and greatest" in help_text
 
 
 @pytest.mark.slow

@@ -58,12 +58,12 @@ def runs(questions, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.figures
 def test_a_report_has_the_same_bytes_as_that_of_a_diagnosis(runs, tmp_path):
-    told = command("diagnose", runs[0], "--against", runs[1], "--out", tmp_path / "one")
+    output = command("diagnose", runs[0], "--against", runs[1], "--out", tmp_path / "one")
     written = command("report", runs[0], "--against", runs[1], "--out", tmp_path / "two")
     assert {path.name for path in (tmp_path / "two").iterdir()} == FILES
     for path in sorted((tmp_path / "one").rglob("*.*")):
         assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes()
-    assert "24 responses to 6 questions\n" in told
+    assert "24 responses to 6 questions\n" in output
     assert "24 responses" not in written
     assert written.splitlines()[-1].endswith("figures: 10 figure files")
 
@@ -94,10 +94,10 @@ def test_missing_labels_give_bounds_and_no_rate(unjudged, tmp_path):
         )
         for number in range(60)
     ]
-    told = command("diagnose", put(tmp_path / "run", cases), "--out", tmp_path / "out")
-    assert re.search(r"^LGG +too little judged +32 +28 +0\.0 to 46\.7$", told, re.MULTILINE)
-    assert re.search(r"^LSR +too little judged", told, re.MULTILINE)
-    assert f"L (every step holds) has no label for {unjudged} of 60 responses" in told
+    output = command("diagnose", put(tmp_path / "run", cases), "--out", tmp_path / "out")
+    assert re.search(r"^LGG +too little judged +32 +28 +0\.0 to 46\.7$", output, re.MULTILINE)
+    assert re.search(r"^LSR +too little judged", output, re.MULTILINE)
+    assert f"L (every step holds) has no label for {unjudged} of 60 responses" in output
     page = (tmp_path / "out" / "report.html").read_text()
     assert "No response is in the local-global gap" not in page
     # Without a single label of soundness, LSR has no card: nothing of it could be shown.
@@ -108,46 +108,46 @@ def test_missing_labels_give_bounds_and_no_rate(unjudged, tmp_path):
 @pytest.mark.figures
 def test_figures_left_out_are_said_in_a_line(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
-    told = command("report", runs[0], "--out", tmp_path)
+    output = command("report", runs[0], "--out", tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == FILES - {"figures"}
-    assert told.splitlines()[-1].strip() == figures.explain_missing_figures()
+    assert output.splitlines()[-1].strip() == figures.explain_missing_figures()
     assert "no figures" not in command("report", runs[0], "-f", "json", "-o", tmp_path)
 
 
 @pytest.mark.figures
 def test_figures_asked_for_by_name_are_not_left_out_in_silence(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
-    told = refusal("report", runs[0], "-f", "figures", "-o", tmp_path)
-    assert told == f"--format figures: {figures.explain_missing_figures()}"
+    message = refusal("report", runs[0], "-f", "figures", "-o", tmp_path)
+    assert message == f"--format figures: {figures.explain_missing_figures()}"
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
 def test_a_comparison_is_printed_with_what_was_left_aside(runs, tmp_path):
-    told = command("diagnose", runs[0], "--against", runs[1], "--out", tmp_path)
-    assert "Against old" in told
-    assert "Compared on 4 questions that both runs answer: 16 responses here, 16 there." in told
-    assert "Not compared: 2 questions (8 responses) of this run only; 2 questions (8 responses) of the other" in told
-    assert re.search(r"^TRR +reliability +[\d.]+ n \d+", told, re.MULTILINE)
-    found = json.loads((tmp_path / "diagnosis.json").read_text())["comparison"]
-    assert sum(row["responses"] for row in found["transitions"]) == found["pairs"] == 16
+    output = command("diagnose", runs[0], "--against", runs[1], "--out", tmp_path)
+    assert "Against old" in output
+    assert "Compared on 4 questions that both runs answer: 16 responses here, 16 there." in output
+    assert "Not compared: 2 questions (8 responses) of this run only; 2 questions (8 responses) of the other" in output
+    assert re.search(r"^TRR +reliability +[\d.]+ n \d+", output, re.MULTILINE)
+    comparison = json.loads((tmp_path / "diagnosis.json").read_text())["comparison"]
+    assert sum(row["responses"] for row in comparison["transitions"]) == comparison["pairs"] == 16
 
 
 @pytest.mark.slow
 def test_runs_of_several_models_are_diagnosed_together(runs, questions, tmp_path):
     other = put(tmp_path / "third", make_cases(questions[2:], 16, seed=3))
-    told = command("diagnose", runs[0], other, "--out", tmp_path / "out")
-    assert "40 responses to 6 questions" in told
+    output = command("diagnose", runs[0], other, "--out", tmp_path / "out")
+    assert "40 responses to 6 questions" in output
     ids = [row["name"] for row in _tests(tmp_path / "out")]
     assert len(set(ids)) == 40
     # Ids stand in both runs, so each response is called after its run.
-    assert {one.split("/")[0] for one in ids} == {"new", "third"}
+    assert {case_name.split("/")[0] for case_name in ids} == {"new", "third"}
 
 
 def _tests(folder):
     from xml.etree import ElementTree
 
-    return [one.attrib for one in ElementTree.parse(folder / "junit.xml").iter("testcase")]
+    return [element.attrib for element in ElementTree.parse(folder / "junit.xml").iter("testcase")]
 
 
 @pytest.mark.slow
@@ -176,8 +176,8 @@ def test_responses_are_never_counted_twice(runs, tmp_path):
 def test_a_run_can_be_held_against_a_judgment_of_the_same_responses(runs, tmp_path):
     """As with another judge, or another effort."""
     copy = shutil.copytree(runs[0], tmp_path / "copy")
-    told = command("diagnose", runs[0], "--against", copy, "--out", tmp_path / "out")
-    assert "Of 24 pairs of responses 24 stay in their class; 0 became reliable, 0 no longer are." in told
+    output = command("diagnose", runs[0], "--against", copy, "--out", tmp_path / "out")
+    assert "Of 24 pairs of responses 24 stay in their class; 0 became reliable, 0 no longer are." in output
 
 
 @pytest.mark.slow

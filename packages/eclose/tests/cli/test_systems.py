@@ -77,30 +77,30 @@ def folder(tmp_path_factory):
 )
 def test_on_windows_a_command_works_or_refuses_in_one_sentence(folder, words):
     with server() as model:
-        done = run(folder, *words, "--base-url", model.base_url, "--no-price", "--out", f"out-{words[0]}")
-    assert "Traceback" not in done.stderr, done.stderr
-    assert done.returncode in (0, 2, 3), done.stderr
-    if done.returncode == 2:
-        assert len(done.stderr.splitlines()) == 1, done.stderr
-        assert "Windows" in done.stderr
+        process = run(folder, *words, "--base-url", model.base_url, "--no-price", "--out", f"out-{words[0]}")
+    assert "Traceback" not in process.stderr, process.stderr
+    assert process.returncode in (0, 2, 3), process.stderr
+    if process.returncode == 2:
+        assert len(process.stderr.splitlines()) == 1, process.stderr
+        assert "Windows" in process.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [("annotate", "init", "project", "made"), ("label", "made", "--no-browser")])
 def test_annotation_is_refused_on_windows_in_one_sentence(folder, words):
-    done = run(folder, *words)
-    assert done.returncode == 2, done.stderr
-    (sentence,) = done.stderr.splitlines()
+    process = run(folder, *words)
+    assert process.returncode == 2, process.stderr
+    (sentence,) = process.stderr.splitlines()
     assert "Linux or macOS; on Windows, use WSL" in sentence
 
 
 @pytest.mark.slow
 def test_a_terminal_that_cannot_show_a_character_gets_an_escape(folder):
     program = "from eclose.cli.main import main; main()"
-    done = run(folder, "data", "validate", "東京.jsonl", program=program, PYTHONIOENCODING="cp1252", PYTHONUTF8="0")
-    assert "Traceback" not in done.stderr, done.stderr
-    assert done.returncode == 2
-    assert r"\u6771\u4eac.jsonl" in done.stdout + done.stderr
+    process = run(folder, "data", "validate", "東京.jsonl", program=program, PYTHONIOENCODING="cp1252", PYTHONUTF8="0")
+    assert "Traceback" not in process.stderr, process.stderr
+    assert process.returncode == 2
+    assert r"\u6771\u4eac.jsonl" in process.stdout + process.stderr
 
 
 def test_a_ledger_on_a_network_file_system_is_warned_of(monkeypatch, capsys, tmp_path):

@@ -50,7 +50,7 @@ def run(tmp_path):
     """A run of nine responses: two of each band but one without a score and one without a record."""
     items = list(islice(make_world_items("short-easy", 3), 3))
     plans = (FailurePlan(), *FAILURE_PLANS[:4])
-    responses = [made.response for item in items for plan in plans if (made := break_response(item, plan, "x"))][:9]
+    responses = [broken.response for item in items for plan in plans if (broken := break_response(item, plan, "x"))][:9]
     folder = tmp_path / "run"
     folder.mkdir()
     jsonl.write_records(folder / "instances.jsonl", (item.instance for item in items))

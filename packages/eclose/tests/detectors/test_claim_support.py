@@ -49,27 +49,27 @@ def score(tmp_path, registry, cases, kind, **settings):
 def script(kind, says, supported):
     """Return a model that says the same of every response, and supports the texts that it is told to."""
     field = FIELDS[kind]
-    seen = []
+    requests = []
 
     def extract(request):
-        seen.append(request)
+        requests.append(request)
         return ScriptedReply({field: says})
 
     def verify(request):
-        seen.append(request)
-        shown = json.loads(request.messages[-1]["content"])[field]
-        entries = {str(each["id"]): {"reason": "so", "supported": each["text"] in supported} for each in shown}
+        requests.append(request)
+        statements = json.loads(request.messages[-1]["content"])[field]
+        entries = {str(each["id"]): {"reason": "so", "supported": each["text"] in supported} for each in statements}
         return ScriptedReply({field: entries})
 
     registry = HandlerRegistry()
     registry.register("detect_statements" if kind is RAGAS else "detect_claims", extract)
     registry.register("detect_supported" if kind is RAGAS else "detect_claims_supported", verify)
-    return registry, seen
+    return registry, requests
 
 
 @BOTH
 def test_the_score_is_the_share_of_supported_statements(tmp_path, kind):
-    registry, seen = script(kind, ["a", "b", "c", "d"], {"a", "d", "c"})
+    registry, requests = script(kind, ["a", "b", "c", "d"], {"a", "d", "c"})
     ((result,), totals) = score(tmp_path, registry, [(INSTANCE, RESPONSE)], kind)
     assert (result.score, result.unscored, result.detector, result.response_id) == (0.75, None, kind, "r")
     assert result.model == "127.0.0.1/world"
@@ -83,7 +83,7 @@ def test_the_score_is_the_share_of_supported_statements(tmp_path, kind):
     assert {entry["reason"] for entry in entries} == {"so"}
     assert totals["paid"] == 2
     # The first call sees the whole response and no passage, the second the passages and no question.
-    first, second = (json.loads(request.messages[-1]["content"]) for request in seen)
+    first, second = (json.loads(request.messages[-1]["content"]) for request in requests)
     assert (set(first), first["answer"]) == ({"question", "steps", "answer"}, "Arica")
     assert set(second) == {"evidence", FIELDS[kind]}
 
@@ -111,15 +111,15 @@ def test_a_response_that_says_nothing_has_no_score(tmp_path, kind):
 
 @BOTH
 def test_an_answer_without_a_trace_and_a_trace_without_an_answer_are_scored(tmp_path, kind):
-    registry, seen = script(kind, ["a"], {"a"})
+    registry, requests = script(kind, ["a"], {"a"})
     cases = [
         (INSTANCE, Response("1", "i", Trace(()), "Arica")),
         (INSTANCE, Response("2", "i", RESPONSE.trace, None)),
     ]
     results, _ = score(tmp_path, registry, cases, kind)
     assert [result.score for result in results] == [1.0, 1.0]
-    shown = [json.loads(request.messages[-1]["content"]) for request in seen]
-    assert {(len(each["steps"]), each["answer"]) for each in shown if "answer" in each} == {(0, "Arica"), (2, None)}
+    payloads = [json.loads(request.messages[-1]["content"]) for request in requests]
+    assert {(len(each["steps"]), each["answer"]) for each in payloads if "answer" in each} == {(0, "Arica"), (2, None)}
 
 
 @BOTH
@@ -188,23 +188,23 @@ def test_the_forecast_supposes_a_statement_for_each_step_and_the_answer():
 
 
 def test_with_a_window_every_sentence_is_asked_about_with_its_neighbours(tmp_path):
-    shown = []
+    windows = []
 
     def extract(request):
-        shown.append(json.loads(request.messages[-1]["content"]))
-        return ScriptedReply({"claims": [f"claim of {shown[-1]['sentence']}", "said twice"]})
+        windows.append(json.loads(request.messages[-1]["content"]))
+        return ScriptedReply({"claims": [f"claim of {windows[-1]['sentence']}", "said twice"]})
 
     registry, _ = script(VERISCORE, [], {"claim of One is.", "said twice"})
     registry.register("detect_window_claims", extract)
     response = Response("r", "i", Trace.of("One is. Two is.", "Three is."), "Arica")
     ((result,), totals) = score(tmp_path, registry, [(INSTANCE, response)], VERISCORE, window=(1, 0))
-    assert [(each["before"], each["sentence"], each["after"]) for each in shown] == [
+    assert [(each["before"], each["sentence"], each["after"]) for each in windows] == [
         ([], "One is.", []),
         (["One is."], "Two is.", []),
         (["Two is."], "Three is.", []),
     ]
     # No passage and no answer is shown with a sentence; the answer is a claim of its own, and repeated ones count once.
-    assert all(set(each) == {"question", "before", "sentence", "after"} for each in shown)
+    assert all(set(each) == {"question", "before", "sentence", "after"} for each in windows)
     assert totals["paid"] == 4
     assert [claim["text"] for claim in result.details["claims"]] == [
         "claim of One is.",

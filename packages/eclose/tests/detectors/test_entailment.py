@@ -74,9 +74,9 @@ def test_closure_of_the_paper(refs, models):
     ids = words(text, return_tensors="pt")["input_ids"]
     with torch.no_grad():
         logits = build("t5")(input_ids=ids, decoder_input_ids=torch.zeros(1, 1, dtype=torch.long)).logits[0, 0]
-    zero, one = words.convert_tokens_to_ids(["▁", "▁1"])
+    zero_id, one_id = words.convert_tokens_to_ids(["▁", "▁1"])
     record = run(ClosureDetector(model=refs["true"]), task(), models["true"])
-    assert record.score == pytest.approx(torch.sigmoid(logits[one] - logits[zero]).item(), abs=1e-5)
+    assert record.score == pytest.approx(torch.sigmoid(logits[one_id] - logits[zero_id]).item(), abs=1e-5)
     assert (record.detector, record.model, record.response_id) == (DetectorKind.CLOSURE, refs["true"].name, "r1")
     assert record.details == {"tokens": ids.shape[1], "windows": 1, "probabilities": [record.score]}
 

@@ -41,14 +41,14 @@ def forward(family, texts, **settings):
 def test_t5_gives_the_share_of_one_against_zero_at_the_first_position(tmp_path):
     expected = []
     words = tokenizer("t5")
-    zero, one = words.convert_tokens_to_ids("▁"), words.convert_tokens_to_ids("▁1")
+    zero, one_id = words.convert_tokens_to_ids("▁"), words.convert_tokens_to_ids("▁1")
     for model, encoded in forward("t5", [(f"premise: {p} hypothesis: {h}",) for p, h in PAIRS]):
         # Generation by Transformers itself: the distribution of the first token that it would write.
         drawn = model.generate(
             **encoded, max_new_tokens=1, do_sample=False, return_dict_in_generate=True, output_logits=True
         )
         odds = drawn.logits[0][0].double().exp()
-        expected.append(float(odds[one] / (odds[zero] + odds[one])))
+        expected.append(float(odds[one_id] / (odds[zero] + odds[one_id])))
     assert max(expected) - min(expected) > 0.05  # a constant would pass for any model
     assert score(save(tmp_path / "t5", "t5")) == pytest.approx(expected, abs=1e-5)
 

@@ -125,9 +125,9 @@ def test_the_abstention_curve_by_loops(seed):
         assert point.answered == len(answered)
         assert point.coverage == len(answered) / len(ranks)
         assert point.reliable == sum(kind[n] == "reliable" for n in answered) / len(answered)
-        known = [correct[n] for n in answered if correct[n] is not None]
-        assert point.correctness_known == len(known)
-        assert point.correct == (sum(known) / len(known) if known else None)
+        labels = [correct[n] for n in answered if correct[n] is not None]
+        assert point.correctness_known == len(labels)
+        assert point.correct == (sum(labels) / len(labels) if labels else None)
 
 
 @pytest.mark.parametrize("seed", range(8))

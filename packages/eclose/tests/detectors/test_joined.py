@@ -42,13 +42,13 @@ class LoopStudy:
         self.settings = settings
         decided = {id_: kind for id_, kind in truth.items() if any(kind in names for names in MEMBERS.values())}
         benchmark = {row.instance_id: row.benchmark for row in verdicts}
-        asked = {response.id: response.instance_id for response in responses}
-        self.questions = sorted({(benchmark[asked[id_]], asked[id_]) for id_ in decided})
+        question_ids = {response.id: response.instance_id for response in responses}
+        self.questions = sorted({(benchmark[question_ids[id_]], question_ids[id_]) for id_ in decided})
         names = [name for _, name in self.questions]
         value = {record.response_id: record.score for record in scores if record.detector is detector}
         self.ids = [id_ for id_ in sorted(decided) if used is None or id_ in used]
         self.kind = [decided[id_] for id_ in self.ids]
-        self.question = np.array([names.index(asked[id_]) for id_ in self.ids])
+        self.question = np.array([names.index(question_ids[id_]) for id_ in self.ids])
         self.scores = np.array([np.nan if value.get(id_) is None else value[id_] for id_ in self.ids])
         # Folds number the datasets in the order of the sorted questions.
         order = list(dict.fromkeys(dataset for dataset, _ in self.questions))
@@ -254,8 +254,8 @@ def test_every_record_is_counted_once():
         for part in (*counts.groups.values(), counts.undecided):
             assert part.scored + sum(part.unscored.values()) == part.responses
         # Records in = records used, unscored, of undecided responses, or of other responses.
-        known = sum(part.responses - part.unscored.get(NO_RECORD, 0) for part in parts)
-        assert counts.records == known + counts.unknown_responses
+        record_count = sum(part.responses - part.unscored.get(NO_RECORD, 0) for part in parts)
+        assert counts.records == record_count + counts.unknown_responses
         result = next(row for row in study.results if row.detector == detector)
         assert counts.used == sum(len(result.scores[group]) for group in DISJOINT_GROUPS)
         for group in StudyGroup:

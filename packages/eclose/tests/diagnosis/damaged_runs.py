@@ -74,16 +74,16 @@ def write_random_run(folder, seed, *, faults=None):
     for _ in range(faults):
         number = draw.randrange(3)
         part, line = lines[number], draw.choice(intact[number])
-        place = draw.randrange(len(part) + 1)
+        index = draw.randrange(len(part) + 1)
         action = draw.choice(["damage", "damage", "drop", "copy", "other"])
         if action == "drop":
-            del part[place : place + 1]
+            del part[index : index + 1]
         elif action == "copy":
-            part.insert(place, line)
+            part.insert(index, line)
         elif action == "other" and seed % 3 == 0:
             part.append(change(draw, line))
         else:
-            part[place : place + 1] = [draw.choice(DAMAGES)(draw, line)]
+            part[index : index + 1] = [draw.choice(DAMAGES)(draw, line)]
     folder.mkdir(parents=True)
     for name, part in zip(FILES, lines, strict=True):
         mark = b"\xef\xbb\xbf" if draw.random() < 0.05 else b""

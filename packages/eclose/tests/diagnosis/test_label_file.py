@@ -57,10 +57,10 @@ def test_runs_of_any_kind_are_read_alike_from_both_forms(tmp_path, seed):
     if isinstance(expected, str):
         assert written == expected
         return
-    found = count_runs([tmp_path / "run.parquet"], allow_stale=True)
-    assert written == len(found.labels)
-    assert contents(found.labels) == contents(expected.labels)
-    assert found.case_set == expected.case_set
+    runs = count_runs([tmp_path / "run.parquet"], allow_stale=True)
+    assert written == len(runs.labels)
+    assert contents(runs.labels) == contents(expected.labels)
+    assert runs.case_set == expected.case_set
 
 
 def test_a_folder_of_tables_is_read_in_the_order_of_their_names(labels, tmp_path):
@@ -175,7 +175,7 @@ def test_diagnose_and_gate_read_labels_with_the_same_files(tmp_path):
     assert results.notices == expected.notices
     assert results.cases == expected.cases
     formats = [ReportFormat.HTML, ReportFormat.JSON, ReportFormat.JUNIT]
-    files = [made.report(tmp_path / name, formats) for name, made in (("labels", results), ("run", expected))]
+    files = [result.report(tmp_path / name, formats) for name, result in (("labels", results), ("run", expected))]
     assert [path.read_bytes() for path in files[0].values()] == [path.read_bytes() for path in files[1].values()]
     limits = {"min_trr": 0.2, "against": run, "max_trr_drop": 0.1}
     assert eclose.gate(out, **limits).report == eclose.gate(run, **limits).report

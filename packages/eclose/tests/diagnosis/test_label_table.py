@@ -107,8 +107,8 @@ def test_counts_give_the_diagnosis_of_all_responses(cases):
         assert table == {code: codes[code] for code in LocalFailure if codes[code]}
     for table, name in ((diagnosis.matching, "matched"), (diagnosis.alias_matching, "matched_with_aliases")):
         pairs = Counter((case.verdict.correct, getattr(case, name)) for case in cases)
-        known = [pairs[True, True], pairs[True, False], pairs[False, True], pairs[False, False]]
-        assert [getattr(table, each.name) for each in fields(table)] == [*known, len(cases) - sum(known)]
+        counts = [pairs[True, True], pairs[True, False], pairs[False, True], pairs[False, False]]
+        assert [getattr(table, each.name) for each in fields(table)] == [*counts, len(cases) - sum(counts)]
     assert diagnosis.inconsistent == sum(verdict.inconsistent for verdict in verdicts)
     sufficiency = Counter((verdict.correct, verdict.globally_sufficient) for verdict in verdicts)
     assert diagnosis.correct_but_insufficient == sufficiency[True, False]

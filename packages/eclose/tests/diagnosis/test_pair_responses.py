@@ -63,8 +63,8 @@ def test_pairs_of_columns_are_those_of_responses(seed):
     expected = [
         pair for key, own in by_question(rows).items() if key in questions for pair in pair_by_hand(questions[key], own)
     ]
-    found, partners = pair_labels(LabelTable.of(run), LabelTable.of(base))
-    assert [(base_rows[partner], rows[row]) for row, partner in zip(found, partners, strict=True)] == expected
+    row_indices, partners = pair_labels(LabelTable.of(run), LabelTable.of(base))
+    assert [(base_rows[partner], rows[row]) for row, partner in zip(row_indices, partners, strict=True)] == expected
     sides, rng = (RunCounts.of(run), RunCounts.of(base)), np.random.default_rng(1)
     if not questions.keys() & by_question(rows).keys():
         with pytest.raises(UserError, match="share no question"):
@@ -73,10 +73,10 @@ def test_pairs_of_columns_are_those_of_responses(seed):
     compared = compare_with_base_run(*sides, "base", rng=rng, resamples=100).comparison
     assert [tuple(pair) for pair in compared.pairs] == expected
     verdicts = (labels.verdict for labels in (LabelTable.of(base), LabelTable.of(run)))
-    old, new = (verdict[side] for verdict, side in zip(verdicts, (partners, found), strict=True))
+    old, new = (verdict[side] for verdict, side in zip(verdicts, (partners, row_indices), strict=True))
     assert count_transitions(old, new) == compared.transitions
 
 
 def test_runs_without_a_response_have_no_pairs():
-    found, partners = pair_labels(LabelTable.of(()), LabelTable.of(()))
-    assert (found.tolist(), partners.tolist()) == ([], [])
+    row_indices, partners = pair_labels(LabelTable.of(()), LabelTable.of(()))
+    assert (row_indices.tolist(), partners.tolist()) == ([], [])

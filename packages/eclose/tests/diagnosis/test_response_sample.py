@@ -76,10 +76,10 @@ def test_the_largest_stratum_gives_up_a_response_for_every_one_too_many(seed):
     failures, reliable = (
         {g: sorted(m) for g, m in groups.items() if (g.outcome == "reliable") is kind} for kind in (False, True)
     )
-    failed, held = (sum(map(len, part.values())) for part in (failures, reliable))
-    places = min(held, size, max(size - min(failed, size), size - round(0.8 * size)))
+    failed, reliable_count = (sum(map(len, part.values())) for part in (failures, reliable))
+    places = min(reliable_count, size, max(size - min(failed, size), size - round(0.8 * size)))
     for part, limit in ((failures, size - places), (reliable, places)):
         while sum(map(len, part.values())) > limit:
             part[max(part, key=lambda group: (len(part[group]), group))].pop()
-    left = [position for part in (failures, reliable) for members in part.values() for _, position in members]
-    assert positions(strata, size, ids) == sorted(left)
+    expected = [position for part in (failures, reliable) for members in part.values() for _, position in members]
+    assert positions(strata, size, ids) == sorted(expected)

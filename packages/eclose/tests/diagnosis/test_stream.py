@@ -90,15 +90,15 @@ def test_the_files_hold_what_their_records_hold(dirty_run):
 def test_runs_of_any_kind_are_read_as_their_whole_records(tmp_path, monkeypatch, seed):
     """Labels of files that are vouched for and of others are those of records that are checked in full."""
     run = write_random_run(tmp_path / "run", seed)
-    found = attempt(count_runs, [run], allow_stale=True)
+    result = attempt(count_runs, [run], allow_stale=True)
     monkeypatch.setattr("eclose.readers.judged_run.list_vouched_files", lambda *_: frozenset())
     expected = attempt(read_judged_cases, run, allow_stale=True)
     if isinstance(expected, str):
-        assert found == expected
+        assert result == expected
         return
-    assert contents(found.labels) == contents(LabelTable.of(expected.cases))
-    assert found.case_set == expected
-    assert list(found.case_set.rejected.items()) == list(expected.rejected.items())
+    assert contents(result.labels) == contents(LabelTable.of(expected.cases))
+    assert result.case_set == expected
+    assert list(result.case_set.rejected.items()) == list(expected.rejected.items())
 
 
 @pytest.mark.parametrize("world", ["short-easy", "2wiki"])

@@ -40,11 +40,11 @@ def test_numbers_labels_and_gaps_are_written_as_such(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(b"".join(encode_csv(list("abcdefg"), rows)))
     assert path.read_bytes().startswith(b"\xef\xbb\xbf")
-    told = next(csv.DictReader(io.StringIO(path.read_text("utf-8-sig"))))
-    assert told == {"a": "-1", "b": "-0.5", "c": "yes", "d": "no", "e": "", "f": "'-1", "g": ""}
+    reader = next(csv.DictReader(io.StringIO(path.read_text("utf-8-sig"))))
+    assert reader == {"a": "-1", "b": "-0.5", "c": "yes", "d": "no", "e": "", "f": "'-1", "g": ""}
     header, read = read_csv(path)
     assert header == list("abcdefg")
-    assert list(read) == [("row 2", told)]
+    assert list(read) == [("row 2", reader)]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])

@@ -14,25 +14,25 @@ notes = st.lists(
 
 @given(notes)
 def test_agrees_with_a_dictionary(pairs):
-    seen, known = SeenIds(), {}
-    for place, (id_, content) in enumerate(pairs, start=1):
-        expected = None if id_ not in known else (known[id_][0], known[id_][1] == content)
-        known.setdefault(id_, (place, content))
-        assert seen.add(id_, content, place) == expected
-    assert len(seen) == len(known)
+    id_set, entries = SeenIds(), {}
+    for position, (id_, content) in enumerate(pairs, start=1):
+        expected = None if id_ not in entries else (entries[id_][0], entries[id_][1] == content)
+        entries.setdefault(id_, (position, content))
+        assert id_set.add(id_, content, position) == expected
+    assert len(id_set) == len(entries)
 
 
 def test_remembers_through_growth():
-    seen = SeenIds()
+    ids = SeenIds()
     for number in range(5_000):
-        assert seen.add(f"id-{number}", number, number + 1) is None
-    assert len(seen) == 5_000
+        assert ids.add(f"id-{number}", number, number + 1) is None
+    assert len(ids) == 5_000
     for number in range(5_000):
-        assert seen.add(f"id-{number}", number, 9_999) == (number + 1, True)
-        assert seen.add(f"id-{number}", "else", 9_999) == (number + 1, False)
+        assert ids.add(f"id-{number}", number, 9_999) == (number + 1, True)
+        assert ids.add(f"id-{number}", "else", 9_999) == (number + 1, False)
 
 
 def test_the_order_of_keys_is_no_difference_in_content():
-    seen = SeenIds()
-    seen.add("a", {"x": 1, "y": 2}, 1)
-    assert seen.add("a", {"y": 2, "x": 1}, 2) == (1, True)
+    ids = SeenIds()
+    ids.add("a", {"x": 1, "y": 2}, 1)
+    assert ids.add("a", {"y": 2, "x": 1}, 2) == (1, True)

@@ -24,7 +24,7 @@ def path(tmp_path):
 
 def test_records_are_those_of_the_file(path):
     index, tally, left_out = index_jsonl_file(path, Instance)
-    assert [index[place] for place in range(len(index))] == list(read_records(path, Instance)) == INSTANCES
+    assert [index[number] for number in range(len(index))] == list(read_records(path, Instance)) == INSTANCES
     assert index[-1] == INSTANCES[-1]
     assert index.ids == [instance.id for instance in INSTANCES]
     assert left_out == []
@@ -39,7 +39,7 @@ def test_any_layout_of_lines(tmp_path, ending, mark, last):
     text = ending.join(encode_json_line(instance).decode() for instance in INSTANCES) + (ending if last else "")
     path.write_bytes(mark + text.encode())
     index, tally, _ = index_jsonl_file(path, Instance)
-    assert [index[place] for place in range(len(index))] == INSTANCES
+    assert [index[number] for number in range(len(index))] == INSTANCES
     assert tally.received == 7
 
 
@@ -74,7 +74,7 @@ def test_a_file_that_changes_is_noticed(path):
     index, *_ = index_jsonl_file(path, Instance)
     write_records(path, INSTANCES[::-1])
     with pytest.raises(RecordError, match=r"records\.jsonl 'id-(1|2|3)'"):
-        [index[place] for place in range(3)]
+        [index[number] for number in range(3)]
 
 
 def test_another_record_in_the_same_place_is_noticed(tmp_path):

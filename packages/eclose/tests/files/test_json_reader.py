@@ -38,12 +38,12 @@ class Trickle(io.BytesIO):
 @given(st.lists(json_values, max_size=6), st.booleans())
 def test_a_window_finds_every_value_wherever_the_text_is_cut(values, ascii_only):
     window = JsonStreamWindow(Trickle(json.dumps(values, ensure_ascii=ascii_only).encode()))
-    found = []
+    parsed_values = []
     assert window.skip("[")
     while window.peek() not in {"]", ""}:
-        found.append(window.read_value())
+        parsed_values.append(window.read_value())
         window.skip(",")
-    assert found == values
+    assert parsed_values == values
 
 
 @pytest.mark.slow

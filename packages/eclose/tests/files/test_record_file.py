@@ -72,8 +72,8 @@ def test_records_are_those_of_a_full_check(tmp_path, seed):
     run = write_random_run(tmp_path / "run", seed, faults=seed % 9)
     for name, (kind, id_of) in KINDS.items():
         for first in (False, True):
-            found = attempt(read_by_position, run / name, kind, id_of, first=first)
-            assert found == attempt(read_in_full, run / name, kind, id_of, first=first)
+            result = attempt(read_by_position, run / name, kind, id_of, first=first)
+            assert result == attempt(read_in_full, run / name, kind, id_of, first=first)
 
 
 def test_a_file_in_another_format_is_held(tmp_path):

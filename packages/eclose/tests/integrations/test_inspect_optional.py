@@ -19,8 +19,8 @@ def test_neither_the_package_nor_its_commands_import_inspect():
         "import eclose.calls.inspect_model; "
         "print([name for name in sys.modules if name.split('.')[0] == 'inspect_ai'])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
 def test_a_missing_inspect_is_a_sentence(monkeypatch, tmp_path):

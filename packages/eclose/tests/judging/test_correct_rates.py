@@ -51,22 +51,24 @@ class Run:
         jsonl.write_records(inputs[0], [Instance(f"q{number}", "So?", passages, "So") for number in range(count)])
         jsonl.write_records(inputs[1], self.responses)
         stage = PipelineStep("judge", JudgeSettings().identity, inputs, folder / "judgments.jsonl")
-        stage.write(ReadRecord(one.response_id, value=one) for one in self.judgments)
+        stage.write(ReadRecord(judgment.response_id, value=judgment) for judgment in self.judgments)
 
     def validate(self, labels, path=None):
         rng = np.random.default_rng(1)
-        known = validate_run(self.folder, [verdict(number) for number in range(labels)], rng=rng, resamples=20)
-        write_validation(path or self.folder / "validation.json", known)
+        validation = validate_run(self.folder, [verdict(number) for number in range(labels)], rng=rng, resamples=20)
+        write_validation(path or self.folder / "validation.json", validation)
 
     def correction(self, validation=None, runs=None, judgments=None):
         rng = np.random.default_rng(1)
         judgments = self.judgments if judgments is None else judgments
         questions = {response.id: response.instance_id for response in self.responses}
         verdicts = [
-            SettledVerdict(one.response_id, questions.get(one.response_id, one.response_id), one.verdict)
-            for one in judgments
+            SettledVerdict(
+                judgment.response_id, questions.get(judgment.response_id, judgment.response_id), judgment.verdict
+            )
+            for judgment in judgments
         ]
-        judges = list(dict.fromkeys(one.judge for one in judgments))
+        judges = list(dict.fromkeys(judgment.judge for judgment in judgments))
         return correct_run_rates(runs or [self.folder], verdicts, judges, validation, rng=rng)
 
 
@@ -77,13 +79,13 @@ def run(tmp_path):
 
 def test_every_metric_has_a_corrected_rate_or_a_reason(run):
     run.validate(40)
-    found = run.correction()
-    assert set(found.rates) | set(found.reasons) == set(Metric)
-    assert not set(found.rates) & set(found.reasons)
-    assert found.rates[TRR].labelled == 40
-    assert found.rates[TRR].judge == pytest.approx(0.75)
-    assert found.reasons[Metric.GAP_SHARE] == NO_LABEL_REASON
-    assert (found.enough, found.carried_over) == (True, False)
+    correction = run.correction()
+    assert set(correction.rates) | set(correction.reasons) == set(Metric)
+    assert not set(correction.rates) & set(correction.reasons)
+    assert correction.rates[TRR].labelled == 40
+    assert correction.rates[TRR].judge == pytest.approx(0.75)
+    assert correction.reasons[Metric.GAP_SHARE] == NO_LABEL_REASON
+    assert (correction.enough, correction.carried_over) == (True, False)
 
 
 def test_validation_beside_judgments_without_a_manifest_says_what_is_missing(run):
@@ -94,19 +96,19 @@ def test_validation_beside_judgments_without_a_manifest_says_what_is_missing(run
 
 
 def test_without_a_validation_every_metric_says_so(run):
-    found = run.correction()
-    assert found.rates == {}
-    assert found.reasons == dict.fromkeys(Metric, NO_VALIDATION)
-    assert not found.enough
+    correction = run.correction()
+    assert correction.rates == {}
+    assert correction.reasons == dict.fromkeys(Metric, NO_VALIDATION)
+    assert not correction.enough
 
 
 def test_fewer_labels_than_the_least_correct_nothing(run):
     run.validate(MIN_PEOPLE_LABELS - 1)
-    found = run.correction()
-    assert found.rates == {}
-    assert found.reasons[TRR] == "29 of at least 30 labels"
-    assert found.validation.labelled == 29
-    assert not found.enough
+    correction = run.correction()
+    assert correction.rates == {}
+    assert correction.reasons[TRR] == "29 of at least 30 labels"
+    assert correction.validation.labelled == 29
+    assert not correction.enough
     run.validate(MIN_PEOPLE_LABELS)
     assert {TRR, LGG} <= set(run.correction().rates)
 
@@ -117,17 +119,17 @@ def test_the_validation_of_one_run_is_not_taken_for_several_unless_it_is_named(r
     both = [run.folder, other.folder]
     assert run.correction(runs=both).reasons[TRR] == NO_VALIDATION
     judgments = [judgment(number) for number in range(100, 180)]
-    found = run.correction(run.folder / "validation.json", both, judgments)
-    assert found.carried_over
-    assert found.rates[TRR].judged == 80
+    correction = run.correction(run.folder / "validation.json", both, judgments)
+    assert correction.carried_over
+    assert correction.rates[TRR].judged == 80
 
 
 def test_a_judge_whose_labels_tell_nothing_corrects_no_other_run(run):
     """All labelled responses fail to people: how often the judge passes a good one is not known."""
     rows = [SettledVerdict(f"r{number}", f"q{number}", Verdict(True, True, False), "b") for number in range(40)]
     write_validation(run.folder / "v.json", validate_run(run.folder, rows, rng=np.random.default_rng(1), resamples=20))
-    found = run.correction(run.folder / "v.json", judgments=[judgment(number) for number in range(100, 180)])
-    assert found.reasons[TRR] == UNINFORMATIVE_LABELS_REASON
+    correction = run.correction(run.folder / "v.json", judgments=[judgment(number) for number in range(100, 180)])
+    assert correction.reasons[TRR] == UNINFORMATIVE_LABELS_REASON
 
 
 def test_judgments_other_than_the_validated_ones_are_refused(run):

@@ -189,8 +189,8 @@ def test_no_announcement_of_an_agent_is_a_step(judged):
     steps = {step for case in judged[TraceMode.MARKED] for step in case.response.trace.texts}
     assert [step for step in steps if not any(fact in step for fact in (*TEAMS, "months"))] == []
     # What an agent found between two calls is reasoning, and stays.
-    found = [case for case in judged[TraceMode.MARKED] if "is made by the" in " ".join(case.response.trace.texts[:1])]
-    assert len(found) >= len(AGENTS) // 3
+    cases = [case for case in judged[TraceMode.MARKED] if "is made by the" in " ".join(case.response.trace.texts[:1])]
+    assert len(cases) >= len(AGENTS) // 3
 
 
 def test_tool_results_are_evidence_and_the_last_message_is_the_answer(judged):

@@ -54,8 +54,8 @@ def kinds(judgment):
 def planted(count):
     for item in islice(make_world_items("2wiki", 3), count):
         for plan in (FailurePlan(), *FAILURE_PLANS):
-            if (made := break_response(item, plan, "x")) is not None:
-                yield item.instance, made
+            if (broken := break_response(item, plan, "x")) is not None:
+                yield item.instance, broken
 
 
 async def judge_all(path, cases, behaviour=None, settings=None, noise=0.0):
@@ -65,7 +65,7 @@ async def judge_all(path, cases, behaviour=None, settings=None, noise=0.0):
         Ledger.open(path, run="a") as ledger,
         open_connection(server.base_url, ledger, calls) as connection,
     ):
-        judging = (judge_response(instance, made.response, connection.model, settings) for instance, made in cases)
+        judging = (judge_response(instance, broken.response, connection.model, settings) for instance, broken in cases)
         return await asyncio.gather(*judging), server.bill(keys=False)["totals"]
 
 
@@ -73,9 +73,9 @@ async def judge_all(path, cases, behaviour=None, settings=None, noise=0.0):
 def test_an_exact_judge_reproduces_every_planted_label_over_http(tmp_path):
     cases = list(planted(4))
     judgments, _ = asyncio.run(judge_all(tmp_path / "l.db", cases))
-    for judgment, (_, made) in zip(judgments, cases, strict=True):
-        assert judgment.verdict == made.verdict
-        assert [step.failure for step in judgment.steps] == [step.failure for step in made.steps]
+    for judgment, (_, broken) in zip(judgments, cases, strict=True):
+        assert judgment.verdict == broken.verdict
+        assert [step.failure for step in judgment.steps] == [step.failure for step in broken.steps]
         assert (judgment.unjudged, judgment.evidence_sufficient) == ({}, True)
         assert judgment.judge == "127.0.0.1/world"
     assert len(cases) > 80
@@ -105,7 +105,7 @@ class Script:
             JudgeQuestion.CLOSURE: [{"reason": "", "established": "Arica", "closed": True}],
             JudgeQuestion.COMPLETENESS: [{"reason": "", "missing": None, "complete": False}],
             JudgeQuestion.CORRECTNESS: [{"reason": "", "correct": True}],
-            **{JudgeQuestion[name]: list(said) for name, said in answers.items()},
+            **{JudgeQuestion[name]: list(replies) for name, replies in answers.items()},
         }
         self.asked = []
 
@@ -271,7 +271,7 @@ def test_a_missing_label_on_the_evidence_has_its_reason_like_those_of_criteria(t
 
 
 def test_what_cannot_be_judged_is_not_asked_in_one_call_either():
-    script = Script(JOINT=[{name: said for name, said in JOINT.items() if name not in ("completeness", "correctness")}])
+    script = Script(JOINT=[{name: part for name, part in JOINT.items() if name not in ("completeness", "correctness")}])
     judgment = judged(script, joint=True, reference_free=True)
     assert judgment.unjudged == {"K": REFERENCE_FREE_REASON, "Acc": REFERENCE_FREE_REASON}
     (request,) = script.asked
@@ -310,7 +310,7 @@ def test_a_judge_that_is_asked_three_times_is_believed_by_majority(tmp_path):
     assert {len(set(judgment.votes["C"])) for judgment in thrice} == {1, 2}
     # Of three draws that err one time in five, two err one time in ten.
     erred, erred_less = (
-        sum(one.closed is not truth.closed for one, truth in zip(found, exact, strict=True)) for found in (once, thrice)
+        sum(label.closed is not truth.closed for label, truth in zip(run, exact, strict=True)) for run in (once, thrice)
     )
     assert 0 < erred_less < erred
     assert paid_thrice["paid"] == 3 * paid["paid"]
@@ -321,14 +321,14 @@ LONG = Response("r", "i", Trace.of(*(f"Step {number}." for number in range(1, 8)
 
 def read_requests(response, settings):
     """The steps that each request about soundness shows as context and asks about."""
-    shown = []
+    windows = []
     for request in build_judge_requests(INSTANCE, response, settings):
         if request.schema.name.startswith("judge_soundness"):
             material = json.loads(request.messages[-1]["content"])
             ids = [[step["id"] for step in material.get(field, ())] for field in ("earlier_steps", "steps")]
             assert request.schema.schema["properties"]["steps"]["required"] == [str(number) for number in ids[1]]
-            shown.append(ids)
-    return shown
+            windows.append(ids)
+    return windows
 
 
 def test_a_long_trace_is_asked_in_windows_with_all_steps_before():
@@ -361,11 +361,11 @@ def test_windows_give_the_judgment_of_one_call(tmp_path, joint):
 
 
 def test_an_unread_step_leaves_the_others_judged(tmp_path):
-    instance, made = next(
+    instance, broken = next(
         case for case in planted(3) if judge_by_oracle(case[0], case[1].response).locally_sound is False
     )
-    trace = Trace.of("Hm, well.", *made.response.trace.texts)
-    case = (instance, replace(made, response=replace(made.response, trace=trace)))
+    trace = Trace.of("Hm, well.", *broken.response.trace.texts)
+    case = (instance, replace(broken, response=replace(broken.response, trace=trace)))
     (whole,), _ = asyncio.run(judge_all(tmp_path / "l.db", [case]))
     assert whole.locally_sound is None
     assert whole.unjudged[Criterion.LOCAL_SOUNDNESS] == "refusal: the model refused to answer: cannot read step 1."
@@ -376,9 +376,9 @@ def test_an_unread_step_leaves_the_others_judged(tmp_path):
 
 
 def test_windows_without_a_usable_reply_leave_soundness_open(tmp_path):
-    instance, made = next(planted(1))
-    trace = Trace.of("Hm, well.", *made.response.trace.texts)
-    case = (instance, replace(made, response=replace(made.response, trace=trace)))
+    instance, broken = next(planted(1))
+    trace = Trace.of("Hm, well.", *broken.response.trace.texts)
+    case = (instance, replace(broken, response=replace(broken.response, trace=trace)))
     (judged,), _ = asyncio.run(judge_all(tmp_path / "l.db", [case], settings=JudgeSettings(step_window=1)))
     assert judged.locally_sound is None
     assert (
@@ -410,8 +410,8 @@ def test_judge_locates_the_answer_of_prose_and_is_then_asked_for_closure_of_the_
     material = json.loads(closure.messages[-1]["content"])
     assert material["answer"] == "Ana Ruiz was born in Arica."
     assert [step["text"] for step in material["steps"]] == ["The film is by Ana Ruiz.", "It is a port in the north."]
-    asked = [request.schema.name for request in script.asked]
-    assert sorted(asked) == sorted(
+    names = [request.schema.name for request in script.asked]
+    assert sorted(names) == sorted(
         request.schema.name for request in build_judge_requests(INSTANCE, UNLOCATED, JudgeSettings(), 2)
     )
 

@@ -27,18 +27,18 @@ def test_one_judgment_stays_as_it_is():
 
 
 def test_each_label_follows_its_own_majority_and_takes_the_words_that_go_with_it():
-    found = take_majority_labels(
+    labels = take_majority_labels(
         [
             said(aligned=True, pursued="one", closed=False, established="Lima", evidence_sufficient=False),
             said(BROKEN, aligned=False, closed=True, established="Arica", reasons={Criterion.CLOSURE: "Yes."}),
             said(BROKEN, aligned=True, pursued="three", closed=True, established="Iquique", evidence_sufficient=False),
         ]
     )  # fmt: skip
-    assert (found.steps, found.locally_sound) == ((BROKEN,), False)
-    assert (found.aligned, found.pursued) == (True, "one")
-    assert (found.closed, found.established, found.reasons) == (True, "Arica", {Criterion.CLOSURE: "Yes."})
-    assert (found.evidence_sufficient, found.votes[EVIDENCE]) == (False, (False, None, False))
-    assert found.votes["L"] == (True, False, False)
+    assert (labels.steps, labels.locally_sound) == ((BROKEN,), False)
+    assert (labels.aligned, labels.pursued) == (True, "one")
+    assert (labels.closed, labels.established, labels.reasons) == (True, "Arica", {Criterion.CLOSURE: "Yes."})
+    assert (labels.evidence_sufficient, labels.votes[EVIDENCE]) == (False, (False, None, False))
+    assert labels.votes["L"] == (True, False, False)
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_each_label_follows_its_own_majority_and_takes_the_words_that_go_with_it
 )
 def test_who_does_not_say_anything_does_not_vote_and_a_tie_is_left_open(labels, settled, reason):
     refused = {Criterion.CORRECTNESS: "refusal"}
-    found = take_majority_labels([said(correct=label, unjudged=refused if label is None else {}) for label in labels])
-    assert found.correct is settled
-    assert found.unjudged.get(Criterion.CORRECTNESS) == reason
-    assert found.votes["Acc"] == labels
+    result = take_majority_labels([said(correct=label, unjudged=refused if label is None else {}) for label in labels])
+    assert result.correct is settled
+    assert result.unjudged.get(Criterion.CORRECTNESS) == reason
+    assert result.votes["Acc"] == labels
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,6 @@ def test_a_missing_majority_on_the_evidence_has_a_reason(labels, settled, reason
 
 
 def test_steps_are_left_out_where_repetitions_disagree_about_them():
-    found = take_majority_labels([said(), said(BROKEN)])
-    assert (found.steps, found.locally_sound) == ((), None)
-    assert found.unjudged[Criterion.LOCAL_SOUNDNESS] == REPETITIONS_DISAGREE_REASON
+    labels = take_majority_labels([said(), said(BROKEN)])
+    assert (labels.steps, labels.locally_sound) == ((), None)
+    assert labels.unjudged[Criterion.LOCAL_SOUNDNESS] == REPETITIONS_DISAGREE_REASON

@@ -36,10 +36,10 @@ from eclose_world.server.chat_requests import HandlerRegistry, ScriptedReply
 @pytest.fixture
 def planted():
     return [
-        (item.instance, made)
+        (item.instance, broken)
         for item in islice(make_world_items("short-easy", 3), 4)
         for plan in (FailurePlan(), *FAILURE_PLANS[:6])
-        if (made := break_response(item, plan, "x")) is not None
+        if (broken := break_response(item, plan, "x")) is not None
     ]
 
 
@@ -49,7 +49,7 @@ def run(tmp_path, planted):
     folder.mkdir()
     questions = {instance.id: instance for instance, _ in planted}
     jsonl.write_records(folder / "instances.jsonl", questions.values())
-    jsonl.write_records(folder / "responses.jsonl", (made.response for _, made in planted))
+    jsonl.write_records(folder / "responses.jsonl", (broken.response for _, broken in planted))
     return folder
 
 
@@ -74,7 +74,7 @@ def test_a_runs_folder_is_all_it_needs_and_the_second_time_nobody_is_asked(run, 
     assert "without any label" not in first.output
     assert "done before" in again.output
     by_id = {judgment.response_id: judgment for judgment in judgments(run)}
-    assert all(by_id[made.response.id].verdict == made.verdict for _, made in planted)
+    assert all(by_id[broken.response.id].verdict == broken.verdict for _, broken in planted)
     manifest = read_manifest(run / "judgments.jsonl.manifest.json")
     assert manifest.calls["replies"] == bill
     assert manifest.settings["guidelines"].keys() >= {"judge_alignment", "judge_closure"}
@@ -83,7 +83,7 @@ def test_a_runs_folder_is_all_it_needs_and_the_second_time_nobody_is_asked(run, 
 @pytest.mark.slow
 def test_what_answers_no_known_question_is_quarantined_and_told(run, planted):
     stray = Response("stray", "nowhere", planted[0][1].response.trace, "x")
-    jsonl.write_records(run / "responses.jsonl", [*(made.response for _, made in planted), stray])
+    jsonl.write_records(run / "responses.jsonl", [*(broken.response for _, broken in planted), stray])
     with ModelServerThread(build_world_handlers()) as server:
         result = command(run, "--judge", server.base_url, "--no-price", code=3)
     assert "no such question 1" in result.output
@@ -121,13 +121,13 @@ RAGAS = {
 
 
 def test_another_tools_file_is_taken_apart(tmp_path):
-    given = tmp_path / "ragas.jsonl"
-    given.write_text(json.dumps(RAGAS) + "\n")
-    sources = find_judge_inputs(given, tmp_path / "run")
+    path = tmp_path / "ragas.jsonl"
+    path.write_text(json.dumps(RAGAS) + "\n")
+    sources = find_judge_inputs(path, tmp_path / "run")
     (pair,) = (record.value for record in ResponseTasks(sources.instances, sources.responses))
     assert pair.instance.question == RAGAS["user_input"]
     assert pair.response.answer == "Arica"
-    assert find_judge_inputs(given, tmp_path / "run") == sources
+    assert find_judge_inputs(path, tmp_path / "run") == sources
     assert [record.value for record in scan_instances(sources.instances)] == [pair.instance]
 
 
@@ -138,12 +138,12 @@ def write_rows(path, planted):
             "user_input": instance.question,
             "retrieved_contexts": [passage.text for passage in instance.evidence],
             "response": "\n".join(
-                [f"{number}. {step.text}" for number, step in enumerate(made.response.trace.steps, 1)]
-                + [f"Final answer: {made.response.answer}"]
+                [f"{number}. {step.text}" for number, step in enumerate(broken.response.trace.steps, 1)]
+                + [f"Final answer: {broken.response.answer}"]
             ),
             "reference": instance.reference_answer,
         }
-        for instance, made in planted
+        for instance, broken in planted
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
@@ -210,7 +210,7 @@ def test_forced_run_over_files_of_responses_replaces_their_copies(run, tmp_path,
     words = (run / "responses.jsonl", "--instances", run / "instances.jsonl", "--no-price", "--out", tmp_path / "out")
     with ModelServerThread(build_world_handlers()) as server:
         command(*words, "--judge", server.base_url)
-        jsonl.write_records(run / "responses.jsonl", (made.response for _, made in planted[:3]))
+        jsonl.write_records(run / "responses.jsonl", (broken.response for _, broken in planted[:3]))
         command(*words, "--judge", server.base_url, "--force")
     assert len(read_judged_cases(tmp_path / "out").cases) == 3
 
@@ -218,8 +218,8 @@ def test_forced_run_over_files_of_responses_replaces_their_copies(run, tmp_path,
 def test_responses_alone_do_not_say_what_they_answer(run, tmp_path):
     with pytest.raises(SettingError, match="the questions of these responses are missing"):
         find_judge_inputs(run / "responses.jsonl", tmp_path)
-    found = find_judge_inputs(run / "responses.jsonl", tmp_path, run / "instances.jsonl")
-    assert found == JudgeInputFiles(run / "instances.jsonl", run / "responses.jsonl")
+    inputs = find_judge_inputs(run / "responses.jsonl", tmp_path, run / "instances.jsonl")
+    assert inputs == JudgeInputFiles(run / "instances.jsonl", run / "responses.jsonl")
     (run / "instances.jsonl").unlink()
     with pytest.raises(UserError):
         find_judge_inputs(run, tmp_path)
@@ -236,11 +236,11 @@ HOTPOT = {
 
 
 def test_questions_without_a_response_are_no_run_to_judge(tmp_path):
-    given = tmp_path / "hotpot.json"
-    given.write_text(json.dumps([HOTPOT]))
+    path = tmp_path / "hotpot.json"
+    path.write_text(json.dumps([HOTPOT]))
     for _ in range(2):  # the second time the files of the first are there
         with pytest.raises(UserError, match="no response to judge"):
-            find_judge_inputs(given, tmp_path / "run")
+            find_judge_inputs(path, tmp_path / "run")
     (tmp_path / "run" / "responses.jsonl").write_text("")
     with pytest.raises(UserError, match="holds no response"):
         find_judge_inputs(tmp_path / "run", tmp_path / "run")
@@ -287,21 +287,21 @@ def test_generated_responses_are_judged_in_their_folder(tmp_path):
 
 def test_a_judge_of_the_generators_family_is_told(tmp_path, planted):
     sources = [ResponseSource("openai/gpt-4o"), ResponseSource("qwen/qwen3-8b"), None]
-    answers = [replace(made.response, source=source) for (_, made), source in zip(planted, sources, strict=False)]
+    answers = [replace(broken.response, source=source) for (_, broken), source in zip(planted, sources, strict=False)]
     jsonl.write_records(tmp_path / "r.jsonl", answers)
-    given = JudgeInputFiles(tmp_path / "i.jsonl", tmp_path / "r.jsonl")
-    assert find_same_family_models(given, "azure/gpt-5-mini") == ["openai/gpt-4o"]
-    assert find_same_family_models(given, "anthropic/claude-x") == []
+    files = JudgeInputFiles(tmp_path / "i.jsonl", tmp_path / "r.jsonl")
+    assert find_same_family_models(files, "azure/gpt-5-mini") == ["openai/gpt-4o"]
+    assert find_same_family_models(files, "anthropic/claude-x") == []
 
 
 @pytest.mark.slow
 def test_the_command_tells_of_a_judge_that_judges_its_own(run, planted):
     jsonl.write_records(
-        run / "responses.jsonl", (replace(made.response, source=ResponseSource("world-1")) for _, made in planted)
+        run / "responses.jsonl", (replace(broken.response, source=ResponseSource("world-1")) for _, broken in planted)
     )
     with ModelServerThread(build_world_handlers()) as server:
-        told = command(run, "--judge", "world", "--base-url", server.base_url, "--no-price")
-    assert "is of the model family of world-1, which it judges" in told.output
+        result = command(run, "--judge", "world", "--base-url", server.base_url, "--no-price")
+    assert "is of the model family of world-1, which it judges" in result.output
 
 
 CAPITALS = [
@@ -331,20 +331,20 @@ def test_the_same_question_twice_and_lines_that_cannot_be_read_are_counted_and_t
         file.write(f"{again}\n{{\n")
     with ModelServerThread(build_world_handlers()) as server:
         result = command(run, "--judge", server.base_url, "--no-price", code=3)
-    told = (
+    summary = (
         "questions of instances.jsonl: 6 received = 4 accepted + 1 rejected (duplicate 1) + 1 quarantined (not JSON 1)"
     )
-    assert told in result.output
+    assert summary in result.output
     funnel = read_manifest(run / "judgments.jsonl.manifest.json").funnel
     assert funnel["questions of instances.jsonl"] == RecordCounts(6, 4, {"duplicate": 1}, {"not JSON": 1})
     assert funnel["judge"].accepted == len(planted)
 
 
 def test_records_that_another_tools_file_loses_are_counted_and_told(tmp_path):
-    given = tmp_path / "ragas.jsonl"
-    given.write_text(json.dumps(RAGAS) + "\n{\n" + json.dumps({**RAGAS, "response": ""}) + "\n")
+    path = tmp_path / "ragas.jsonl"
+    path.write_text(json.dumps(RAGAS) + "\n{\n" + json.dumps({**RAGAS, "response": ""}) + "\n")
     with ModelServerThread(build_world_handlers()) as server:
-        result = command(given, "--judge", server.base_url, "--no-price", "--out", tmp_path / "run", code=3)
+        result = command(path, "--judge", server.base_url, "--no-price", "--out", tmp_path / "run", code=3)
     lost = "3 received = 1 accepted + 1 rejected (no response 1) + 1 quarantined (not JSON 1)"
     assert f"responses in ragas.jsonl: {lost}" in result.output
     read = read_judged_cases(tmp_path / "run")
@@ -386,7 +386,7 @@ def test_an_input_that_is_replaced_during_the_run_is_refused_and_judged_when_it_
         command(run, "--judge", server.base_url, "--no-price")
     assert read_judged_cases(run).stale == ()
     by_id = {judgment.response_id: judgment for judgment in judgments(run)}
-    assert all(by_id[made.response.id].verdict == made.verdict for _, made in planted)
+    assert all(by_id[broken.response.id].verdict == broken.verdict for _, broken in planted)
 
 
 @pytest.mark.slow

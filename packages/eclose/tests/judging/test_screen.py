@@ -29,8 +29,8 @@ class Judge:
         self.told = {"reason": "Because.", **told}
 
     async def complete(self, request):
-        shown = json.loads(request.messages[-1]["content"])
-        assert shown.keys() == {"question", "evidence", "reference", "aliases"}
+        material = json.loads(request.messages[-1]["content"])
+        assert material.keys() == {"question", "evidence", "reference", "aliases"}
         return Reply(json.dumps(self.told), FinishReason.STOP, TokenUsage(1, 1))
 
 
@@ -52,9 +52,9 @@ def test_what_a_judge_says_is_kept(told, found):
 
 @pytest.mark.parametrize("told", [{"eligible": True, "code": "N1"}, {"eligible": False, "code": None}])
 def test_what_contradicts_itself_is_no_label(told):
-    found = asyncio.run(screen_question(INSTANCE, Judge(**told)))
-    assert (found.eligible, found.code) == (None, None)
-    assert found.reason == "contradictory"
+    screening = asyncio.run(screen_question(INSTANCE, Judge(**told)))
+    assert (screening.eligible, screening.code) == (None, None)
+    assert screening.reason == "contradictory"
 
 
 def test_without_a_reference_there_is_nothing_to_screen():
@@ -75,11 +75,13 @@ def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
         judged = ["screen", tmp_path / "q.jsonl", "--judge", server.base_url, "--no-price", "-o", tmp_path / "run"]
         result = CliRunner().invoke(app, list(map(str, judged)))
         assert result.exit_code == 0, (result.output, result.exception)
-        made = ["generate", tmp_path / "q.jsonl", "--model", server.base_url, "--no-price", "-o", tmp_path / "gen"]
-        assert CliRunner().invoke(app, list(map(str, made))).exit_code == 0
+        words = ["generate", tmp_path / "q.jsonl", "--model", server.base_url, "--no-price", "-o", tmp_path / "gen"]
+        assert CliRunner().invoke(app, list(map(str, words))).exit_code == 0
     assert "6 questions eligible, 2 not (N" in result.output
     assert f"{NO_REFERENCE_REASON} 1" in result.output
-    by_id = {one.id: one for one in jsonl.read_records(tmp_path / "run" / "screening.jsonl", QuestionScreening)}
+    by_id = {
+        record.id: record for record in jsonl.read_records(tmp_path / "run" / "screening.jsonl", QuestionScreening)
+    }
     assert by_id["wrong"].code == Ineligibility.INCOMPATIBLE_REFERENCE
     pool = ["data", "intersect", tmp_path / "gen", "--eligible", tmp_path / "run" / "screening.jsonl"]
     result = CliRunner().invoke(app, [*map(str, pool), "--out", str(tmp_path / "pool.jsonl")])

@@ -18,7 +18,7 @@ def judgment(number, evidence=True, **unjudged):
 
 
 def test_missing_labels_are_counted_by_kind_with_the_commonest_details():
-    found = count_unjudged_labels(
+    labels = count_unjudged_labels(
         [
             judgment(0, L="invalid: one", K=REFERENCE_FREE_REASON),
             judgment(1, L="invalid: two", K=REFERENCE_FREE_REASON),
@@ -27,15 +27,15 @@ def test_missing_labels_are_counted_by_kind_with_the_commonest_details():
             judgment(4, K=REFERENCE_FREE_REASON),
         ]
     )
-    assert (found.responses, found.without_any) == (5, 1)
-    assert found.missing == (
+    assert (labels.responses, labels.without_any) == (5, 1)
+    assert labels.missing == (
         MissingLabelCount("evidence", "no usable reply", 1, ""),
         MissingLabelCount("L", "invalid", 3, "two"),
         MissingLabelCount("L", NO_TRACE_REASON, 1, ""),
         MissingLabelCount("K", REFERENCE_FREE_REASON, 5, ""),
     )
     # K was not to be judged: nothing is missing.
-    assert found.shares == {L: pytest.approx(0.8), **dict.fromkeys(list(Criterion)[1:], 0)}
+    assert labels.shares == {L: pytest.approx(0.8), **dict.fromkeys(list(Criterion)[1:], 0)}
 
 
 def test_the_reason_of_a_missing_label_on_the_evidence_is_counted():

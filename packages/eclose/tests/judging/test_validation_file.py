@@ -70,14 +70,14 @@ def validated(judgments=RUN, verdicts=TRUTH, responses=RESPONSES, seed=0, **sett
 
 
 def test_judgments_and_verdicts_meet_by_response():
-    found = validated(verdicts=[*TRUTH, settled("elsewhere", "q99")])
-    assert (found.judge, found.judged, found.labelled, found.not_in_run) == ("house/judge", 12, 4, 1)
-    row = found.overall.rows[JudgedLabel.LOCAL_SOUNDNESS]
+    result = validated(verdicts=[*TRUTH, settled("elsewhere", "q99")])
+    assert (result.judge, result.judged, result.labelled, result.not_in_run) == ("house/judge", 12, 4, 1)
+    row = result.overall.rows[JudgedLabel.LOCAL_SOUNDNESS]
     # r0 is a false alarm, r1 missed.
     assert (row.n, row.found, row.misses, row.false_alarms) == (4, 0, 1, 1)
     assert row.scores.agreement.value == 2 / 4
-    assert list(found.datasets) == ["b"]
-    rate = found.corrected[JudgedLabel.LOCAL_SOUNDNESS]
+    assert list(result.datasets) == ["b"]
+    rate = result.corrected[JudgedLabel.LOCAL_SOUNDNESS]
     # The judge passes 7 of 12. People pass 2 of the 3 it passes and the one it fails, so its word has no weight.
     assert (rate.judge, rate.human, rate.trust, rate.value) == (7 / 12, 3 / 4, 0, 3 / 4)
     assert rate.labelled == 4
@@ -95,14 +95,14 @@ def test_the_unlabelled_responses_are_grouped_by_question_where_that_is_known():
 
 
 def test_a_validation_is_read_back_as_it_was_written(tmp_path):
-    found = validated([*RUN[:11], replace(RUN[11], closed=None)])
-    write_validation(tmp_path / "v.json", found)
-    assert read_validation(tmp_path / "v.json") == found
+    validation = validated([*RUN[:11], replace(RUN[11], closed=None)])
+    write_validation(tmp_path / "v.json", validation)
+    assert read_validation(tmp_path / "v.json") == validation
     text = (tmp_path / "v.json").read_text()
     assert json.loads(text)["schema"] == 1
     assert "NaN" not in text
     assert len(text) < 100_000
-    assert found.overall.rows[JudgedLabel.CORRECTNESS].scores.kappa.value is None
+    assert validation.overall.rows[JudgedLabel.CORRECTNESS].scores.kappa.value is None
 
 
 @pytest.mark.parametrize(
@@ -122,18 +122,18 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 def test_the_same_judge_asked_the_same_way_is_accepted_and_no_other():
-    found = validated()
-    require_validated_judge(found, "house/judge", SETTINGS)
+    validation = validated()
+    require_validated_judge(validation, "house/judge", SETTINGS)
     with pytest.raises(SettingError, match="is of house/judge, the run was judged by other/judge"):
-        require_validated_judge(found, "other/judge", SETTINGS)
+        require_validated_judge(validation, "other/judge", SETTINGS)
     changed = SETTINGS["guidelines"] | {"judge_closure": "sha256:0"}
     with pytest.raises(SettingError, match="other settings: guidelines judge_closure differ"):
-        require_validated_judge(found, "house/judge", SETTINGS | {"guidelines": changed})
+        require_validated_judge(validation, "house/judge", SETTINGS | {"guidelines": changed})
     with pytest.raises(SettingError, match="temperature differ"):
-        require_validated_judge(found, "house/judge", SETTINGS | {"temperature": 1.0})
+        require_validated_judge(validation, "house/judge", SETTINGS | {"temperature": 1.0})
     # What is asked before there is a response decides no label of one.
     screened = SETTINGS["guidelines"] | {"screen_eligibility": "sha256:0"}
-    require_validated_judge(found, "house/judge", SETTINGS | {"guidelines": screened})
+    require_validated_judge(validation, "house/judge", SETTINGS | {"guidelines": screened})
 
 
 def test_a_validation_read_back_still_fits_its_judge(tmp_path):
@@ -177,27 +177,27 @@ def test_strata_weigh_the_labelled_responses():
 
 
 def test_the_run_that_was_validated_has_its_own_rates_and_another_has_them_carried_over():
-    found = validated()
-    own = correct_rates_by_validation(found, JudgedRun.of(RUN[::-1], RESPONSES), settings=SETTINGS, rng=rng())
-    assert (own.rates, own.carried_over) == (found.corrected, False)
-    assert hash_judged_responses(RUN[::-1]) == found.run != hash_judged_responses(RUN[1:])
-    other = correct_rates_by_validation(found, JudgedRun.of(RUN[1:], RESPONSES), settings=SETTINGS, rng=rng())
+    validation = validated()
+    own = correct_rates_by_validation(validation, JudgedRun.of(RUN[::-1], RESPONSES), settings=SETTINGS, rng=rng())
+    assert (own.rates, own.carried_over) == (validation.corrected, False)
+    assert hash_judged_responses(RUN[::-1]) == validation.run != hash_judged_responses(RUN[1:])
+    other = correct_rates_by_validation(validation, JudgedRun.of(RUN[1:], RESPONSES), settings=SETTINGS, rng=rng())
     assert other.carried_over
     assert other.rates[JudgedLabel.LOCAL_SOUNDNESS].judged == 11
     other_run = JudgedRun.of([judgment("r1", judge="other/judge")])
     with pytest.raises(SettingError, match="other/judge"):
-        correct_rates_by_validation(found, other_run, settings=SETTINGS, rng=rng())
+        correct_rates_by_validation(validation, other_run, settings=SETTINGS, rng=rng())
 
 
 def test_labels_drawn_by_what_the_judge_said_correct_their_own_run_alone():
-    strata = {one.response_id: "all" for one in RUN}
-    found = validated(strata=strata)
-    assert (found.stratified, validated().stratified) == (True, False)
+    strata = {row.response_id: "all" for row in RUN}
+    validation = validated(strata=strata)
+    assert (validation.stratified, validated().stratified) == (True, False)
     assert not correct_rates_by_validation(
-        found, JudgedRun.of(RUN, RESPONSES), settings=SETTINGS, rng=rng()
+        validation, JudgedRun.of(RUN, RESPONSES), settings=SETTINGS, rng=rng()
     ).carried_over
     with pytest.raises(SettingError, match="Label responses of this run"):
-        correct_rates_by_validation(found, JudgedRun.of(RUN[1:], RESPONSES), settings=SETTINGS, rng=rng())
+        correct_rates_by_validation(validation, JudgedRun.of(RUN[1:], RESPONSES), settings=SETTINGS, rng=rng())
 
 
 def test_two_judges_are_compared_on_what_both_saw():
@@ -243,7 +243,7 @@ class InProcess:
 
     async def complete(self, request):
         schema = {"name": request.schema.name, "schema": dict(request.schema.schema), "strict": True}
-        asked = ChatRequest.of(
+        chat = ChatRequest.of(
             {
                 "model": "world",
                 "messages": list(request.messages),
@@ -251,18 +251,20 @@ class InProcess:
             }
         )
         return Reply(
-            json.dumps(self.registry.handler(asked.schema_name)(asked).content), FinishReason.STOP, TokenUsage(1, 1)
+            json.dumps(self.registry.handler(chat.schema_name)(chat).content), FinishReason.STOP, TokenUsage(1, 1)
         )
 
 
 @pytest.fixture(scope="module")
 def planted():
     """Responses to thirty questions, each with what was planted."""
-    made = []
+    pairs = []
     for index, item in enumerate(islice(make_world_items("2wiki", 11), 30)):
         plans = [plan for number, plan in enumerate((FailurePlan(), *FAILURE_PLANS)) if (number + index) % 2 == 0]
-        made += [(item.instance, one) for plan in plans if (one := break_response(item, plan, repr(plan))) is not None]
-    return made
+        pairs += [
+            (item.instance, broken) for plan in plans if (broken := break_response(item, plan, repr(plan))) is not None
+        ]
+    return pairs
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +277,7 @@ def judged_by(planted):
         model = InProcess(noise, seed)
 
         async def all_of_them():
-            return [await judge_response(instance, made.response, model) for instance, made in planted]
+            return [await judge_response(instance, broken.response, model) for instance, broken in planted]
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(world_judging, "_HANDLERS", once)
@@ -287,15 +289,16 @@ def judged_by(planted):
 @pytest.fixture(scope="module")
 def truth(planted):
     return [
-        SettledVerdict(made.response.id, instance.id, made.verdict, instance.benchmark) for instance, made in planted
+        SettledVerdict(broken.response.id, instance.id, broken.verdict, instance.benchmark)
+        for instance, broken in planted
     ]
 
 
 @pytest.mark.slow
 def test_an_exact_judge_agrees_with_the_world_and_is_not_called_certain(judged_by, truth):
-    found = build_validation(judged_by(0), truth, settings=SETTINGS, rng=rng(), resamples=20)
+    validation = build_validation(judged_by(0), truth, settings=SETTINGS, rng=rng(), resamples=20)
     assert len(truth) > 250
-    for row in found.overall.rows.values():
+    for row in validation.overall.rows.values():
         assert (row.n, row.misses, row.false_alarms) == (len(truth), 0, 0)
         assert row.disagreement.interval.low == 0 < row.disagreement.interval.high
 
@@ -303,29 +306,29 @@ def test_an_exact_judge_agrees_with_the_world_and_is_not_called_certain(judged_b
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [pytest.param(0.02, marks=pytest.mark.study), 0.10])
 def test_a_validation_in_the_world_recovers_how_often_the_judge_errs(judged_by, truth, noise):
-    held = []
+    hits = []
     for seed in range(5):
-        found = build_validation(judged_by(noise, seed), truth, settings=SETTINGS, rng=rng(seed), resamples=5)
-        rows = [found.overall.rows[label] for label in DIRECT_LABELS]
-        held += [row.disagreement.interval.low <= noise <= row.disagreement.interval.high for row in rows]
+        validation = build_validation(judged_by(noise, seed), truth, settings=SETTINGS, rng=rng(seed), resamples=5)
+        rows = [validation.overall.rows[label] for label in DIRECT_LABELS]
+        hits += [row.disagreement.interval.low <= noise <= row.disagreement.interval.high for row in rows]
         assert abs(np.mean([row.disagreement.value for row in rows]) - noise) < 0.03
     # A 95 % interval may miss one in twenty.
-    assert sum(held) >= 0.92 * len(held)
+    assert sum(hits) >= 0.92 * len(hits)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [pytest.param(0.02, marks=pytest.mark.study), 0.10])
 def test_a_hundred_labels_put_the_rates_of_the_world_right(planted, judged_by, truth, noise):
-    held = []
+    hits = []
     real = {label: np.mean([metric.hit(row.verdict) for row in truth]) for label, metric in LABEL_METRICS.items()}
     for seed in range(5):
         sample = [truth[index] for index in rng(seed).permutation(len(truth))[:100]]
-        responses = [made.response for _, made in planted]
+        responses = [broken.response for _, broken in planted]
         judged = judged_by(noise, seed)
-        found = build_validation(judged, sample, responses, settings=SETTINGS, rng=rng(seed), resamples=5)
-        assert found.labelled == 100
-        held += [rate.interval.low <= real[label] <= rate.interval.high for label, rate in found.corrected.items()]
-    assert sum(held) >= 0.92 * len(held)
+        validation = build_validation(judged, sample, responses, settings=SETTINGS, rng=rng(seed), resamples=5)
+        assert validation.labelled == 100
+        hits += [rate.interval.low <= real[label] <= rate.interval.high for label, rate in validation.corrected.items()]
+    assert sum(hits) >= 0.92 * len(hits)
 
 
 @pytest.mark.slow

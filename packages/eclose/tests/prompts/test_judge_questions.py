@@ -92,7 +92,7 @@ def test_what_is_no_judgement_of_these_steps_is_refused(kind, steps):
 
 
 def test_white_space_apart_a_quote_is_verbatim():
-    found = parse_step_judgments(SHOWN, {"steps": WHOLE | {"2": quoting(0, "directed  by Ana\n Ruiz.")}})
-    assert found[1].support == StepSupport(0, "directed  by Ana\n Ruiz.")
+    judgments = parse_step_judgments(SHOWN, {"steps": WHOLE | {"2": quoting(0, "directed  by Ana\n Ruiz.")}})
+    assert judgments[1].support == StepSupport(0, "directed  by Ana\n Ruiz.")
     title = parse_step_judgments(SHOWN, {"steps": WHOLE | {"2": quoting(0, "Blue Harbour")}})
     assert title[1].support is not None

@@ -56,14 +56,14 @@ def test_every_text_reads_well_for_both(name):
 
 def test_rules_of_the_paper_that_both_are_told():
     """Appendix A.3.2, where an earlier text was silent or wider."""
-    said = {
+    texts = {
         name: load_prompt_text(f"judge_{name}.md")
         for name in ("soundness", "alignment", "closure", "completeness", "correctness")
     }
     for reader in GuidelineReader:
-        told = {name: text.text_for(reader) for name, text in said.items()}
-        assert "tautology" in told["soundness"]
-        assert "leave them uncombined" in told["alignment"]
-        assert "A premise that stands only in the passages is missing." in told["closure"]
-        assert "A premise that stands only in the passages is missing." in told["completeness"]
-        assert "shorter" not in told["correctness"]
+        rendered = {name: text.text_for(reader) for name, text in texts.items()}
+        assert "tautology" in rendered["soundness"]
+        assert "leave them uncombined" in rendered["alignment"]
+        assert "A premise that stands only in the passages is missing." in rendered["closure"]
+        assert "A premise that stands only in the passages is missing." in rendered["completeness"]
+        assert "shorter" not in rendered["correctness"]

@@ -43,9 +43,9 @@ def test_the_order_is_a_setting():
 
 def test_inputs_that_share_evidence_share_their_beginning():
     prompt = ResponsePrompt()
-    one, two = prompt.messages("One?", EVIDENCE), prompt.messages("Two?", EVIDENCE)
-    assert one[:-1] == two[:-1]
-    assert one[-1]["content"].split("Question:")[0] == two[-1]["content"].split("Question:")[0]
+    first, second = prompt.messages("One?", EVIDENCE), prompt.messages("Two?", EVIDENCE)
+    assert first[:-1] == second[:-1]
+    assert first[-1]["content"].split("Question:")[0] == second[-1]["content"].split("Question:")[0]
 
 
 def test_a_filled_in_question_is_not_a_template():

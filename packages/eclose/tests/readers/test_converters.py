@@ -96,10 +96,10 @@ def test_two_wiki_accepts_aliases_and_demonyms(tmp_path):
         {"Q_id": "Q1", "aliases": ["Eve"], "demonyms": []},
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
-    known = multi_hop.read_wikidata_aliases(path)
-    assert multi_hop.convert_two_wiki_record(TWO_WIKI, known).instance.accepted_answers == ("Ada", "Lady L.", "Adan")
-    assert multi_hop.convert_two_wiki_record({**TWO_WIKI, "answer_id": None}, known).instance.aliases == ()
-    assert multi_hop.convert_two_wiki_record({**TWO_WIKI, "answer_id": "Q404"}, known).instance.aliases == ()
+    aliases = multi_hop.read_wikidata_aliases(path)
+    assert multi_hop.convert_two_wiki_record(TWO_WIKI, aliases).instance.accepted_answers == ("Ada", "Lady L.", "Adan")
+    assert multi_hop.convert_two_wiki_record({**TWO_WIKI, "answer_id": None}, aliases).instance.aliases == ()
+    assert multi_hop.convert_two_wiki_record({**TWO_WIKI, "answer_id": "Q404"}, aliases).instance.aliases == ()
 
 
 @pytest.mark.parametrize(

@@ -233,8 +233,8 @@ def test_verdicts_are_held_against_their_manifest(judged):
     sentence = f"{PEOPLE_FILE} was changed after it was written"
     assert sentence in command("metrics", verdicts, code=2)
     assert f"STALE: {sentence}" in command("metrics", verdicts, "--allow-stale")
-    (told,) = json.loads(command("metrics", verdicts, "--allow-stale", "--json"))["stale"]
-    assert sentence in told
+    (message,) = json.loads(command("metrics", verdicts, "--allow-stale", "--json"))["stale"]
+    assert sentence in message
     assert sentence in command("judge", "validate", judged, "--verdicts", verdicts, code=2)
 
 
@@ -342,19 +342,19 @@ def test_two_responses_with_one_id_are_refused_unless_it_is_known_which_was_judg
 
 
 def test_cases_are_joined_by_id_and_what_makes_none_is_told():
-    one, two, three = (case(number=number).response for number in range(3))
-    lost = replace(three, instance_id="nowhere")
-    cases, left = join_cases({"i": INSTANCE}, [one, two, lost], {"r0": case().judgment})
-    assert [found.response.id for found in cases] == ["r0"]
-    assert left == [("r1", "it was not judged"), ("r2", "its question is missing")]
+    first, second, third = (case(number=number).response for number in range(3))
+    lost = replace(third, instance_id="nowhere")
+    cases, left_out = join_cases({"i": INSTANCE}, [first, second, lost], {"r0": case().judgment})
+    assert [case.response.id for case in cases] == ["r0"]
+    assert left_out == [("r1", "it was not judged"), ("r2", "its question is missing")]
 
 
 def test_nothing_is_counted_twice_or_lost_without_a_word():
-    one = case().response
+    response = case().response
     judgments = {name: replace(case().judgment, response_id=name) for name in ("r0", "r7")}
-    cases, left = join_cases({"i": INSTANCE}, [one, replace(one, answer="Lima")], judgments)
-    assert [found.response.answer for found in cases] == ["Arica"]
-    assert left == [("r0", "an earlier response has the same id"), ("r7", "it was judged, but is missing")]
+    cases, left_out = join_cases({"i": INSTANCE}, [response, replace(response, answer="Lima")], judgments)
+    assert [case.response.answer for case in cases] == ["Arica"]
+    assert left_out == [("r0", "an earlier response has the same id"), ("r7", "it was judged, but is missing")]
 
 
 def test_a_response_judged_twice_is_refused(tmp_path):
@@ -365,34 +365,34 @@ def test_a_response_judged_twice_is_refused(tmp_path):
 
 
 def test_runs_are_read_together(tmp_path):
-    one, two = put(tmp_path / "one", case(number=0)), put(tmp_path / "two", case(number=1))
-    read = count_runs([one, two]).case_set
-    assert [found.response.id for found in read.cases] == ["r0", "r1"]
+    first, second = put(tmp_path / "one", case(number=0)), put(tmp_path / "two", case(number=1))
+    read = count_runs([first, second]).case_set
+    assert [case.response.id for case in read.cases] == ["r0", "r1"]
     assert read.left_out == ()
 
 
 def test_one_id_in_two_runs_is_two_responses_called_after_their_runs(tmp_path):
-    one = put(tmp_path / "one", case(number=0), case(number=1))
-    two = put(tmp_path / "two", case(number=1, answer="Lima"), case(number=2))
-    jsonl.write_records(two / "judgments.jsonl", [case(number=1).judgment])
-    read = count_runs([one, two]).case_set
-    assert [found.response.id for found in read.cases] == ["one/r0", "one/r1", "two/r1"]
-    assert [found.judgment.response_id for found in read.cases] == ["one/r0", "one/r1", "two/r1"]
+    first = put(tmp_path / "one", case(number=0), case(number=1))
+    second = put(tmp_path / "two", case(number=1, answer="Lima"), case(number=2))
+    jsonl.write_records(second / "judgments.jsonl", [case(number=1).judgment])
+    read = count_runs([first, second]).case_set
+    assert [case.response.id for case in read.cases] == ["one/r0", "one/r1", "two/r1"]
+    assert [case.judgment.response_id for case in read.cases] == ["one/r0", "one/r1", "two/r1"]
     assert read.left_out == (("two/r2", "it was not judged"),)
 
 
 def test_runs_in_folders_called_alike_are_called_by_their_paths(tmp_path):
     runs = [put(tmp_path / name / "run", case(answer=name)) for name in ("a", "b")]
-    assert [found.response.id for found in count_runs(runs).case_set.cases] == [f"{run}/r0" for run in runs]
+    assert [case.response.id for case in count_runs(runs).case_set.cases] == [f"{run}/r0" for run in runs]
 
 
 def test_the_same_responses_twice_are_refused(tmp_path):
-    one = put(tmp_path / "one", case(number=0))
+    first = put(tmp_path / "one", case(number=0))
     other = put(tmp_path / "other", case(number=0, closed=False), case(number=1))
     with pytest.raises(SettingError, match="named twice"):
-        count_runs([one, tmp_path / "other" / ".." / "one"])
+        count_runs([first, tmp_path / "other" / ".." / "one"])
     with pytest.raises(UserError, match="every response of one is in other too"):
-        count_runs([other, one])
+        count_runs([other, first])
 
 
 def test_one_id_for_two_questions_is_refused():

@@ -121,7 +121,8 @@ def test_observations_of_a_log_become_evidence(tmp_path):
     assert converted.response.trace.texts == ("Ada.",)
     assert converted.response.instance_id == converted.instance.id
     path = lines(
-        tmp_path / "a.jsonl", *({**RAGAS, "id": "q1", "response": LOG.format(seen)} for seen in ("a", "b", "a"))
+        tmp_path / "a.jsonl",
+        *({**RAGAS, "id": "q1", "response": LOG.format(observation)} for observation in ("a", "b", "a")),
     )
     records = list(scan_recorded_responses(path))
     assert [record.rejected for record in records] == [None, None, "duplicate"]
@@ -216,6 +217,6 @@ def test_a_conversation_that_ends_without_a_word_has_no_answer():
 
 def test_trajectories_of_one_question_stay_apart_by_what_was_said():
     other = [TALK[0], {"type": "ai", "content": "I know."}, *TALK[2:]]
-    one, two = (convert({"user_input": talk, "id": "q"}) for talk in (TALK, other))
-    assert one.instance == two.instance
-    assert one.response.id != two.response.id
+    first, two = (convert({"user_input": talk, "id": "q"}) for talk in (TALK, other))
+    assert first.instance == two.instance
+    assert first.response.id != two.response.id

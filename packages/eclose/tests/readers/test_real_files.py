@@ -44,7 +44,7 @@ def unpacked(path):
 
 def as_table(rows, *names):
     """A dict of parallel lists, as Hugging Face stores a list of rows."""
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return {name: [row[index] for row in rows] for index, name in enumerate(names)}
 
 
 def assert_loads(path, layout, count):
@@ -98,9 +98,9 @@ def test_both_hotpot_layouts_give_the_same_instance(qa):
 
 def test_two_wiki_passages_equal_the_corpus(shared_data):
     corpus = unpacked(shared_data / "qa" / "2wikimultihopqa_corpus_6119.json.gz")
-    known = {(passage["title"], passage["text"]) for passage in corpus}
+    passages = {(passage["title"], passage["text"]) for passage in corpus}
     for instance in instances_of(shared_data / "qa" / "2wikimultihopqa_dev_10.json"):
-        assert all((passage.title, passage.text) in known for passage in instance.evidence)
+        assert all((passage.title, passage.text) in passages for passage in instance.evidence)
 
 
 def test_two_wiki_types_and_hops(shared_data):

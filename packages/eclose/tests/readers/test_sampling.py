@@ -80,8 +80,8 @@ def test_filters_by_type_and_hops():
 def test_a_draw_accounts_for_everything():
     records = [ReadRecord(f"line {n}", make(str(n)), repairs=("mended",)) for n in range(10)]
     records += [ReadRecord("line 11", make("x", kind="comparison")), ReadRecord("line 12", rejected="duplicate")]
-    kept, tally = draw_instance_sample(records, 3, kinds=["bridge"])
-    for record in kept:
+    sample, tally = draw_instance_sample(records, 3, kinds=["bridge"])
+    for record in sample:
         tally.add(record)
     counts = tally.counts()
     assert counts.conserved

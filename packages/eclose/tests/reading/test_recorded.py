@@ -261,7 +261,7 @@ def test_every_text_can_be_read_and_nothing_is_made_up(lines):
         assert " ".join(piece.split()) in " ".join(text.split())
     # An answer that is not told apart is the reply without what was thought in between.
     visible = re.sub(r"<think>.*?(?:</think>|$)", " ", text, flags=re.DOTALL)
-    whole, shown, answer = (
+    whole, visible_text, answer = (
         " ".join(part.replace("</think>", " ").split()) for part in (text, visible, reading.answer or "")
     )
-    assert answer in whole or answer in shown
+    assert answer in whole or answer in visible_text

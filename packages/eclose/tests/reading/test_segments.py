@@ -83,12 +83,12 @@ lines = st.sampled_from(
 
 @given(st.lists(lines, max_size=12).map("\n".join))
 def test_every_segment_is_a_piece_of_the_text_and_only_markers_are_missing(text):
-    left = " ".join(text.split())
+    rest = " ".join(text.split())
     for part in segment_text(text, ENGLISH):
-        before, found, left = left.partition(" ".join(part.text.split()))
-        assert found
+        before, piece, rest = rest.partition(" ".join(part.text.split()))
+        assert piece
         assert before.strip() in {"", "1.", "2)", "-", "Step 1:", "b)"}
-    assert not left.strip()
+    assert not rest.strip()
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_paper_has_every_part_and_nothing_to_click(browser, report):
     with opened(browser, report) as tab:
         tab.emulate_media(media="print")
         tab.evaluate("() => dispatchEvent(new Event('beforeprint'))")
-        shown = """(names) => names.filter(
+        script = """(names) => names.filter(
             (name) => [...document.querySelectorAll(name)].some((part) => part.checkVisibility()))"""
         clickable = [
             "#explorer",
@@ -80,9 +80,9 @@ def test_paper_has_every_part_and_nothing_to_click(browser, report):
             ".finding:not(.k-gap) .count",
             ".example .count a",
         ]
-        assert tab.evaluate(shown, clickable) == []
+        assert tab.evaluate(script, clickable) == []
         parts = ["#headline .finding", ".example mark", "#plots", "#tables table", "#trust", "#glossary", ".on-paper"]
-        assert tab.evaluate(shown, parts) == parts
+        assert tab.evaluate(script, parts) == parts
         assert tab.evaluate("[...document.querySelectorAll('#tables details')].every((table) => table.open)")
         # A highlight without its ground would be plain text.
         assert tab.evaluate("getComputedStyle(document.querySelector('.example mark')).printColorAdjust") == "exact"

@@ -25,7 +25,7 @@ TABLET = {"width": 1000, "height": 800}
 @pytest.fixture(scope="module")
 def columns(cases):
     kinds = (DetectorKind.STATEMENT_SUPPORT, DetectorKind.STEP_SUPPORT, DetectorKind.ALIGNMENT, DetectorKind.CLOSURE)
-    made = []
+    score_columns = []
     for number, kind in enumerate(kinds):
         rng = Random(number)
         column = ScoreColumn(DetectorIdentity(kind, PAYLOADS[0] if number else "mini@1"), f"scores-{kind}.jsonl")
@@ -34,8 +34,8 @@ def columns(cases):
                 column.reasons[case.response.id] = "no usable reply"
             else:
                 column.scores[case.response.id] = round(rng.random(), 3)
-        made.append(column)
-    return made
+        score_columns.append(column)
+    return score_columns
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_scores_leave_the_layout_intact(browser, scored, size):
         # Beside each other: no score lies over the question or another score.
         for row in boxes:
             assert len(row) == (2 if size is PHONE else 5)
-            assert all(right <= left + 1 for (_, right), (left, _) in pairwise(row))
+            assert all(right <= next_left + 1 for (_, right), (next_left, _) in pairwise(row))
         assert tab.evaluate("document.querySelector('#heads').offsetHeight") > 10
         if size is PHONE:
             assert tab.evaluate(BROKEN_WORDS) in ([], ["pwned.push"] * 3)  # a hostile name of a model may break

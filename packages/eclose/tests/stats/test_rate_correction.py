@@ -322,11 +322,11 @@ def test_rates_and_intervals_are_those_of_another_implementation(responses, tole
         judge = np.where(draw.random(2000) < 0.15, 1 - truth, truth)
         human = np.where(np.arange(2000) < 400, truth, X)
         ours = corrected_rate(judge, human, question, rng=draw)
-        seen = np.where(human == X, np.nan, human.astype(float))
+        human_labels = np.where(human == X, np.nan, human.astype(float))
         if responses == 1:
-            theirs = estimators.PPIMeanEstimator().estimate(seen, judge.astype(float))
+            theirs = estimators.PPIMeanEstimator().estimate(human_labels, judge.astype(float))
         else:
-            theirs = estimators.ClusteredPPIMeanEstimator().estimate(seen, judge.astype(float), question)
+            theirs = estimators.ClusteredPPIMeanEstimator().estimate(human_labels, judge.astype(float), question)
         assert ours.value == pytest.approx(theirs.confidence_interval.mean, abs=tolerance)
         low, high = theirs.confidence_interval.lower_bound, theirs.confidence_interval.upper_bound
         widths.append((ours.interval.high - ours.interval.low) / (high - low))

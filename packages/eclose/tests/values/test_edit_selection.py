@@ -43,16 +43,16 @@ def test_the_fixed_edit_is_first_by_passage_then_by_content():
 
 def test_the_place_in_the_file_does_not_matter():
     orders = [family(*order) for order in permutations(EDITS)]
-    assert len({id(select_fixed_edit(one)) for one in orders}) == 1
+    assert len({id(select_fixed_edit(order)) for order in orders}) == 1
     for epoch in range(5):
-        assert len({id(draw_edit(one, 42, epoch)) for one in orders}) == 1
+        assert len({id(draw_edit(order, 42, epoch)) for order in orders}) == 1
 
 
 def test_a_draw_follows_from_seed_epoch_and_family_alone():
-    one = family(*EDITS)
+    record = family(*EDITS)
     # Pinned: other values here would change every published run.
-    assert [EDITS.index(draw_edit(one, 42, epoch)) for epoch in range(8)] == [1, 1, 2, 1, 3, 0, 3, 1]
-    assert draw_edit(replace(one, source=replace(one.source, id="other")), 42, 3) == draw_edit(one, 42, 3)
+    assert [EDITS.index(draw_edit(record, 42, epoch)) for epoch in range(8)] == [1, 1, 2, 1, 3, 0, 3, 1]
+    assert draw_edit(replace(record, source=replace(record.source, id="other")), 42, 3) == draw_edit(record, 42, 3)
 
 
 @pytest.mark.slow
@@ -80,20 +80,20 @@ def test_draws_are_uniform_whatever_varies(count, vary):
 @pytest.mark.slow
 def test_epochs_are_independent_of_each_other():
     families = [family(*EDITS[:2], id_=f"f{n}") for n in range(2_000)]
-    same = sum(draw_edit(one, 7, 0) == draw_edit(one, 7, 1) for one in families)
+    same = sum(draw_edit(family, 7, 0) == draw_edit(family, 7, 1) for family in families)
     assert abs(same / 2_000 - 0.5) < 4 * 0.5 / 2_000**0.5
 
 
 def test_a_single_edit_is_always_taken():
-    one = family(EDITS[0])
-    assert select_fixed_edit(one) is draw_edit(one, 1, 1) is EDITS[0]
+    record = family(EDITS[0])
+    assert select_fixed_edit(record) is draw_edit(record, 1, 1) is EDITS[0]
 
 
 @pytest.mark.slow
 def test_families_of_the_world_have_one_fixed_edit_in_either_order():
-    for one in islice(make_world_families("2wiki", 3), 10):
-        turned = replace(one, evidence_edits=one.evidence_edits[::-1])
-        assert select_fixed_edit(one) == select_fixed_edit(turned)
+    for family in islice(make_world_families("2wiki", 3), 10):
+        turned = replace(family, evidence_edits=family.evidence_edits[::-1])
+        assert select_fixed_edit(family) == select_fixed_edit(turned)
 
 
 @pytest.mark.parametrize("choose", [select_fixed_edit, lambda one: draw_edit(one, 1, 1)])

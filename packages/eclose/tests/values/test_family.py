@@ -163,6 +163,6 @@ def test_an_edit_knows_where_its_passage_stands():
 
 
 def test_a_finding_without_objections_is_an_acceptance():
-    said = FamilyFinding("verify_target", "house/judge", {"valid": True})
-    assert said.accepted
-    assert not replace(said, objections=("valid",)).accepted
+    finding = FamilyFinding("verify_target", "house/judge", {"valid": True})
+    assert finding.accepted
+    assert not replace(finding, objections=("valid",)).accepted

@@ -61,7 +61,7 @@ def test_another_salt_gives_another_split():
 @pytest.mark.slow
 @given(st.integers(0, 200), st.fractions(0, 1))
 def test_sizes_are_rounded_to_the_nearest_integer(size, fraction):
-    kept = len(split(families({"x": size}), fraction=fraction).development)
-    assert abs(kept - fraction * size) <= Fraction(1, 2)
+    count = len(split(families({"x": size}), fraction=fraction).development)
+    assert abs(count - fraction * size) <= Fraction(1, 2)
     if fraction * size % 1 == Fraction(1, 2):
-        assert kept == fraction * size + Fraction(1, 2)
+        assert count == fraction * size + Fraction(1, 2)

@@ -89,12 +89,12 @@ pieces = st.sampled_from(
 @pytest.mark.slow
 @given(st.one_of(st.lists(pieces, max_size=30).map(" ".join), st.lists(pieces, max_size=30).map("".join), st.text()))
 def test_nothing_is_lost_or_made_up_and_every_sentence_is_a_piece(text):
-    found = split_sentences(text)
-    assert "".join("".join(found).split()) == "".join(text.split())
-    place = 0
-    for sentence in found:
+    sentences = split_sentences(text)
+    assert "".join("".join(sentences).split()) == "".join(text.split())
+    offset = 0
+    for sentence in sentences:
         assert sentence == sentence.strip() != ""
-        place = text.index(sentence, place) + len(sentence)
+        offset = text.index(sentence, offset) + len(sentence)
 
 
 @pytest.mark.slow

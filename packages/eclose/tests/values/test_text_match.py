@@ -104,7 +104,7 @@ SPELLED = [
 
 @pytest.mark.parametrize("old, text, expected", SPELLED, ids=[f"{old} in {text}" for old, text, _ in SPELLED])
 def test_spelled(old, text, expected):
-    assert [text[place.start : place.end] for place in find_respelled_spans(text, old)] == expected
+    assert [text[span.start : span.end] for span in find_respelled_spans(text, old)] == expected
 
 
 def test_same_spelled():
@@ -123,7 +123,7 @@ def test_a_text_is_found_in_its_own_normal_forms(text):
 @given(st.text(max_size=60), st.text(max_size=4))
 def test_places_lie_in_the_text_and_follow_each_other(text, old):
     places = list(find_respelled_spans(text, old))
-    assert all(0 <= place.start < place.end <= len(text) for place in places)
+    assert all(0 <= position.start < position.end <= len(text) for position in places)
     assert places == sorted(places)
 
 

@@ -60,8 +60,8 @@ def test_rates_have_the_printed_cells():
         if cell.column == "LGG count":
             assert row[heads.index("LGG")].details[0] == f"({cell.printed})", cell
         else:
-            shown = row[heads.index(cell.column)]
-            assert cell.agrees(float(shown.text)), cell
+            table_cell = row[heads.index(cell.column)]
+            assert cell.agrees(float(table_cell.text)), cell
     best = {(row[0].text, heads[at]) for row in rows.values() for at, cell in enumerate(row) if cell.rank == 1}
     assert ("E-Closure", "TRR") in best
     assert not any(cell.rank for (_, source), row in rows.items() if source == AUTOMATED for cell in row)

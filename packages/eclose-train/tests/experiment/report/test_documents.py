@@ -67,7 +67,7 @@ def test_all_tables_compile_within_the_page(tmp_path):
     (tmp_path / "tables.tex").write_text(render_experiment_latex(report), "utf-8")
     (tmp_path / "all.tex").write_text(DOCUMENT, "utf-8")
     words = [PDFLATEX, "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, check=False, timeout=300)
+    process = subprocess.run(words, cwd=tmp_path, capture_output=True, check=False, timeout=300)
     log = (tmp_path / "all.log").read_text("utf-8", "replace")
-    assert done.returncode == 0, log[-3000:]
+    assert process.returncode == 0, log[-3000:]
     assert not re.findall(r"Overfull \\[hv]box[^\n]*|Missing character[^\n]*|multiply defined", log)

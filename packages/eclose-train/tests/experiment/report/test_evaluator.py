@@ -66,8 +66,8 @@ def read_cells(table):
 
 @pytest.mark.slow
 def test_the_table_has_the_printed_cells_each_with_an_interval():
-    shown = read_cells(tables_of(EvaluatorLabels(name="high", cases=paper_cases()))["evaluator"])
-    shown |= {
+    table = read_cells(tables_of(EvaluatorLabels(name="high", cases=paper_cases()))["evaluator"])
+    table |= {
         key: cell
         for key, cell in read_cells(
             tables_of(EvaluatorLabels(name="high", cases=paper_cases(sufficiency=True)))["evaluator"]
@@ -77,7 +77,7 @@ def test_the_table_has_the_printed_cells_each_with_an_interval():
     listed = [cell for cell in cells().values() if cell.table == "evaluator_validation" and cell.column in HEADS]
     assert len(listed) == 36
     for cell in listed:
-        text, details = shown[cell.row, HEADS[cell.column]][:2]
+        text, details = table[cell.row, HEADS[cell.column]][:2]
         assert text.replace("−", "-") == cell.printed, cell
         assert bool(details) == (cell.column != "n0")
 
@@ -96,26 +96,26 @@ def make_labels(**more):
 
 
 def test_bias_is_the_rate_of_the_evaluator_minus_that_of_people():
-    shown = read_cells(tables_of(make_labels())["evaluator-bias"])
-    assert {name: shown[name, "ΔTRR"].text for name in ("wiki", "hotpot", "All (pooled)")} == {
+    cells = read_cells(tables_of(make_labels())["evaluator-bias"])
+    assert {name: cells[name, "ΔTRR"].text for name in ("wiki", "hotpot", "All (pooled)")} == {
         "wiki": "+25.00",
         "hotpot": "0.00",
         "All (pooled)": "+12.50",
     }
-    assert shown["All (pooled)", "ΔLGG"].text == "−12.50"
-    assert shown["wiki", "n"].text == "4"
+    assert cells["All (pooled)", "ΔLGG"].text == "−12.50"
+    assert cells["wiki", "n"].text == "4"
 
 
 def test_other_judges_stand_beside_the_evaluator_with_gains_over_them():
     good = Verdict(locally_sound=True, aligned=True, closed=True, complete=True, correct=True)
     blind = [replace(good, correct=False)] * 8
     tables = tables_of(make_labels(others={"low": blind}))
-    shown = read_cells(tables["evaluator-judges"])
+    cells = read_cells(tables["evaluator-judges"])
     assert [row[0].text for row in tables["evaluator-judges"].rows] == ["low", "high"]
     # The evaluator agrees on 7 of 8 for closure and correctness, the other on 5 and 3.
-    assert shown["high", "Mean agreement"].text == "95.00"
-    assert shown["low", "Mean agreement"].text == "80.00"
-    assert (shown["low", "Inconsistent"].text, shown["high", "Inconsistent"].text) == ("8", "0")
+    assert cells["high", "Mean agreement"].text == "95.00"
+    assert cells["low", "Mean agreement"].text == "80.00"
+    assert (cells["low", "Inconsistent"].text, cells["high", "Inconsistent"].text) == ("8", "0")
     gains = read_cells(tables["evaluator-gains"])
     assert gains["low", "Mean agreement"].text == "+15.00"
     assert "evaluator-judges" not in tables_of(make_labels())

@@ -45,7 +45,7 @@ def printed(table):
 def texts(key):
     """Cells of a table by the heading above the row, the names of the row and the head of the column."""
     table = tables()[key]
-    heading, shown = "", {}
+    heading, table_cells = "", {}
     names = 2 if "Seed" in table.heads else 1
     for row in table.rows:
         if table.is_heading(row):
@@ -53,21 +53,21 @@ def texts(key):
             continue
         name = tuple(cell.text for cell in row[:names])
         for head, cell in zip(table.full_heads[names:], row[names:], strict=True):
-            shown[heading, name, head] = cell
-    return shown
+            table_cells[heading, name, head] = cell
+    return table_cells
 
 
 def test_main_table_has_all_225_printed_cells():
-    shown = texts("settings")
+    table_cells = texts("settings")
     listed = printed("per_setting_results")
     assert len(listed) == 225
     for cell in listed:
         backbone, dataset, method = cell.row.split(" | ")
-        assert shown[backbone, (method,), f"{dataset} {cell.column}"].text == cell.printed, cell
+        assert table_cells[backbone, (method,), f"{dataset} {cell.column}"].text == cell.printed, cell
 
 
 def test_best_and_second_best_of_the_printed_values_are_marked():
-    shown = texts("settings")
+    table_cells = texts("settings")
     values = {(*cell.row.split(" | "), cell.column): float(cell.value) for cell in printed("per_setting_results")}
     for backbone in BACKBONES:
         for dataset in DATASETS:
@@ -75,17 +75,17 @@ def test_best_and_second_best_of_the_printed_values_are_marked():
                 group = {method: values[backbone, dataset, method, column] for method in METHODS}
                 ordered = sorted(set(group.values()), reverse=column != "LGG")
                 for method, value in group.items():
-                    rank = shown[backbone, (method,), f"{dataset} {column}"].rank
+                    rank = table_cells[backbone, (method,), f"{dataset} {column}"].rank
                     assert rank == {0: 1, 1: 2}.get(ordered.index(value), 0)
 
 
 def test_matching_table_has_all_81_printed_cells():
-    shown = texts("matching-settings")
+    table_cells = texts("matching-settings")
     listed = printed("appendix_training_accuracy_settings")
     assert len(listed) == 81
     for cell in listed:
         backbone, dataset, method = cell.row.split(" | ")
-        mean, _, sd = shown[backbone, (method,), dataset].text.partition(" ± ")
+        mean, _, sd = table_cells[backbone, (method,), dataset].text.partition(" ± ")
         assert (mean if cell.column == "mean" else sd) == cell.printed, cell
 
 
@@ -94,26 +94,26 @@ def test_seed_tables_have_all_702_printed_cells():
     assert len(listed) == 702
     for cell in listed:
         backbone, dataset, method, seed = cell.row.split(" | ")
-        shown = texts(f"seeds-{BACKBONES.index(backbone) + 1}")
+        table_cells = texts(f"seeds-{BACKBONES.index(backbone) + 1}")
         head = COLUMNS.get(cell.column, cell.column.upper())
-        assert shown[dataset, (method, seed), head].text == cell.printed, cell
+        assert table_cells[dataset, (method, seed), head].text == cell.printed, cell
 
 
 def test_ablation_seed_table_has_all_120_printed_cells():
-    shown = texts("ablations-Qwen3-8B-seeds")
+    table_cells = texts("ablations-Qwen3-8B-seeds")
     listed = printed("appendix_ablation_seeds")
     assert len(listed) == 120
     for cell in listed:
         variant, seed = cell.row.replace("Full", "E-Closure").split(" | ")
         head = COLUMNS.get(cell.column, cell.column.upper())
-        assert shown["", (variant, seed), head].text == cell.printed, cell
+        assert table_cells["", (variant, seed), head].text == cell.printed, cell
 
 
 def test_ablation_table_and_gains_have_the_printed_cells():
-    shown = texts("ablations-Qwen3-8B")
+    table_cells = texts("ablations-Qwen3-8B")
     for cell in printed("main_ablations"):
-        assert shown["", (cell.row,), cell.column].text == cell.printed, cell
-    best = {name for (_, (name,), _), cell in shown.items() if cell.rank == 1}
+        assert table_cells["", (cell.row,), cell.column].text == cell.printed, cell
+    best = {name for (_, (name,), _), cell in table_cells.items() if cell.rank == 1}
     assert best == {"E-Closure"}
     gains = texts("ablations-Qwen3-8B-gains")
     for cell in printed("appendix_ablation_gains"):
@@ -122,12 +122,12 @@ def test_ablation_table_and_gains_have_the_printed_cells():
 
 
 def test_switch_tables_have_the_printed_cells():
-    shown, gains = texts("switch-settings"), texts("switch-gains")
+    table_cells, gains = texts("switch-settings"), texts("switch-gains")
     listed = printed("appendix_intervention_settings")
     assert len(listed) == 135
     for cell in listed:
         backbone, dataset, method = cell.row.split(" | ")
-        assert shown[backbone, (method,), f"{dataset} {cell.column[0].upper()}"].text == cell.printed, cell
+        assert table_cells[backbone, (method,), f"{dataset} {cell.column[0].upper()}"].text == cell.printed, cell
     for cell in printed("dependency_interventions"):
         assert gains["", (cell.row,), cell.column].text.replace("−", "-") == cell.printed, cell
     directions = texts("switch-directions")
@@ -137,10 +137,10 @@ def test_switch_tables_have_the_printed_cells():
 
 
 def test_accuracy_and_text_have_the_printed_numbers():
-    shown = texts("answer-accuracy")
+    table_cells = texts("answer-accuracy")
     for cell in printed("appendix_answer_accuracy"):
         if cell.column in COLUMNS.values():
-            assert shown["", (cell.row,), cell.column].text == cell.printed, cell
+            assert table_cells["", (cell.row,), cell.column].text == cell.printed, cell
     gains = {gain.method: gain for gain in report().main.gains}
     assert [gains[name].settings["TRR"].won for name in ("CF-SFT", "RM")] == [9, 7]
     assert gains["CF-SFT"].settings["Acc_match"][:2] == (8, 1)
@@ -185,10 +185,10 @@ def test_sentences_have_the_printed_gains():
 
 
 def test_cost_table_has_the_printed_hours_and_their_sum():
-    shown = texts("cost")
+    table_cells = texts("cost")
     for cell in printed("training_cost"):
         backbone, _, sd = cell.column.partition(" ")
-        mean, _, spread = shown["", (cell.row,), backbone].text.partition(" ± ")
+        mean, _, spread = table_cells["", (cell.row,), backbone].text.partition(" ± ")
         assert (spread if sd else mean) == cell.printed, cell
     # The paper's own total of 3,544.0 does not follow from its table.
     assert "3,586.0 device hours in 48 runs" in tables()["cost"].note

@@ -174,9 +174,9 @@ def test_hyperparameters_are_those_of_the_recipes_and_name_the_runs_that_differ(
     }
     report = build_experiment_report(make_results(recipes=recipes), FEW)
     (table,) = [table for table in build_experiment_tables(report) if table.key == "hyperparameters"]
-    shown = {row[0].text: row[1].text for row in table.rows}
-    assert shown.pop("warmup_steps").endswith("; 3 for SFT on small, seed 2")
-    assert shown == {
+    hyperparameters = {row[0].text: row[1].text for row in table.rows}
+    assert hyperparameters.pop("warmup_steps").endswith("; 3 for SFT on small, seed 2")
+    assert hyperparameters == {
         "lora_targets": "q_proj, v_proj",
         "lora_rank": "16",
         "dtype": "bfloat16",

@@ -45,9 +45,9 @@ def records() -> list[tuple[str, Request]]:
 
 
 def registry() -> HandlerRegistry:
-    made = HandlerRegistry()
-    made.register(None, lambda asked: ScriptedReply(asked.messages[-1]["content"]))
-    return made
+    registry = HandlerRegistry()
+    registry.register(None, lambda asked: ScriptedReply(asked.messages[-1]["content"]))
+    return registry
 
 
 def route(base_url: str) -> ModelRoute:
@@ -63,30 +63,30 @@ def arm(moment: str) -> None:
         return
     when, step, number = moment.split()
     owner, name = STEPS[step]
-    done = getattr(owner, name)
+    original = getattr(owner, name)
     steps = itertools.count(1)
 
     def die_at(time: str, this: int) -> None:
         if (time, this) == (when, int(number)):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    @functools.wraps(done)
+    @functools.wraps(original)
     def at_once(*given: Any) -> Any:
         this = next(steps)
         die_at("before", this)
-        result = done(*given)
+        result = original(*given)
         die_at("after", this)
         return result
 
-    @functools.wraps(done)
+    @functools.wraps(original)
     async def by_and_by(*given: Any) -> Any:
         this = next(steps)
         die_at("before", this)
-        result = await done(*given)
+        result = await original(*given)
         die_at("after", this)
         return result
 
-    setattr(owner, name, by_and_by if asyncio.iscoroutinefunction(done) else at_once)
+    setattr(owner, name, by_and_by if asyncio.iscoroutinefunction(original) else at_once)
 
 
 async def child(base_url: str, folder: Path, each: int) -> None:
@@ -123,8 +123,8 @@ async def check(server: ModelServer, folder: Path) -> None:
     assert Counter(line["paid"] for line in lines) == {1: COUNT}
     async with Ledger.open(folder / "ledger.db", run="a") as ledger:
         model = ReplayModel(route(server.base_url).name, ledger)
-        said = [(await model.complete(request)).text for _, request in records()]
-        assert said == [request.messages[0]["content"] for _, request in records()]
+        texts = [(await model.complete(request)).text for _, request in records()]
+        assert texts == [request.messages[0]["content"] for _, request in records()]
         assert await ledger.list_orphans() == []
         assert [problem async for problem in ledger.verify()] == []
     notes = [json.loads(path.read_bytes()) for path in (folder / "batches").glob("*.json")]

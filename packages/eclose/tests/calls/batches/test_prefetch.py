@@ -129,9 +129,9 @@ def test_a_run_submits_and_leaves_and_the_same_command_collects(instances, tmp_p
     leave = BatchSettings(poll=0.0, first_wait=0.0, wait=0.0)
     with ModelServerThread(build_world_handlers(), batches=BatchBehaviour(looks=3)) as server:
         for _ in range(2):
-            with pytest.raises(BatchesUnderWay, match="12 requests are in batches that are not finished") as left:
+            with pytest.raises(BatchesUnderWay, match="12 requests are in batches that are not finished") as raised:
                 generate(instances, server, tmp_path / "run", batch=leave)
-            assert left.value.exit_code == 75
+            assert raised.value.exit_code == 75
         assert not (tmp_path / "run" / "responses.jsonl").exists()
         result = generate(instances, server, tmp_path / "run", batch=leave)
         assert result.manifest.counts.accepted == 12
@@ -166,12 +166,12 @@ def test_every_command_that_asks_a_model_submits_leaves_and_collects(tmp_path, c
         shared = ["--no-price", *recipe(tmp_path, batch_poll=0, **settings)]
         for name, flags in (("single", []), ("batch", ["--batch"])):
             words = [command, *map(str, arguments), *shared, "--out", str(tmp_path / name), *flags]
-            before, left = paid(server), 0
+            before, rounds = paid(server), 0
             while isinstance(error := CliRunner().invoke(app, words).exception, BatchesUnderWay):
-                left += 1
+                rounds += 1
             assert error is None or isinstance(error, SystemExit)
             outputs[name] = (tmp_path / name / result).read_bytes(), paid(server) - before
-            assert (left > 0) is (name == "batch" and leaving)
+            assert (rounds > 0) is (name == "batch" and leaving)
     assert outputs["single"] == outputs["batch"]
     assert len(outputs["single"][0].splitlines()) == 3
 

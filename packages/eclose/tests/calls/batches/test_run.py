@@ -84,11 +84,11 @@ class Rig:
 
     async def texts(self, asked: list[tuple[str, Request]]) -> list[str | None]:
         """What the ledger has for each record, as a later run online finds it."""
-        model, found = ReplayModel(self.route.name, self.ledger), []
-        for _, one in asked:
-            known = await self.ledger.find_reply(compute_call_key(self.route.name, one)) is not None
-            found.append((await model.complete(one)).text if known else None)
-        return found
+        model, texts = ReplayModel(self.route.name, self.ledger), []
+        for _, query in asked:
+            answered = await self.ledger.find_reply(compute_call_key(self.route.name, query)) is not None
+            texts.append((await model.complete(query)).text if answered else None)
+        return texts
 
     async def provider(self) -> list[dict[str, Any]]:
         """The batches as their provider lists them."""
@@ -116,7 +116,7 @@ async def rig(
 
 
 def reasons(collected: CollectedBatches) -> Counter[str]:
-    return Counter(one.reason for one in collected.unanswered)
+    return Counter(entry.reason for entry in collected.unanswered)
 
 
 def check(submitted: SubmittedBatches, collected: CollectedBatches) -> None:
@@ -132,8 +132,8 @@ def check(submitted: SubmittedBatches, collected: CollectedBatches) -> None:
 def test_what_a_batch_answered_is_found_online(tmp_path):
     async def main() -> None:
         async with rig(tmp_path) as at, at.open(price=PRICE) as batches:
-            asked = records(5)
-            submitted = await batches.submit(asked)
+            requests = records(5)
+            submitted = await batches.submit(requests)
             assert submitted == SubmittedBatches(received=5, sent=5, batches=["batch_000001"])
             assert at.ledger is not None
             assert len(await at.ledger.list_orphans()) == 5
@@ -145,7 +145,7 @@ def test_what_a_batch_answered_is_found_online(tmp_path):
             assert await compute_spending(at.ledger) == (collected.cost, 0)
             async with Endpoint(at.route) as model:
                 online = (await connect_model(model, at.ledger, CallSettings(unpriced=True))).model
-                assert [(await online.complete(one)).text for _, one in asked] == [
+                assert [(await online.complete(query)).text for _, query in requests] == [
                     f"question {number} of many" for number in range(5)
                 ]
             assert at.paid() == {1: 5}
@@ -160,9 +160,9 @@ def test_structured_replies_and_log_probabilities_are_read_as_online(tmp_path):
             await batches.submit([("a", shaped), ("b", scored)])
             assert (await batches.collect()).answered == 2
             async with Endpoint(at.route) as model:
-                known = ReplayModel(at.route.name, at.ledger)
-                for one in (shaped, scored):
-                    assert await known.complete(one) == await model.complete(one)
+                replay = ReplayModel(at.route.name, at.ledger)
+                for query in (shaped, scored):
+                    assert await replay.complete(query) == await model.complete(query)
 
     run(main())
 
@@ -190,7 +190,7 @@ def test_records_that_ask_the_same_share_one_request(tmp_path):
             submitted = await batches.submit([("a", request(1)), ("b", request(2)), ("c", request(2))])
             assert (submitted.sent, submitted.under_way) == (2, 1)
             collected = await batches.collect()
-            assert [one.key for one in collected.unanswered] == [compute_call_key(at.route.name, request(2))]
+            assert [entry.key for entry in collected.unanswered] == [compute_call_key(at.route.name, request(2))]
             assert at.paid() == {1: 1}
 
     run(main())
@@ -273,14 +273,14 @@ def test_a_budget_is_kept_and_what_it_covers_is_sent(tmp_path):
 def test_results_in_another_order_are_joined_by_custom_id(tmp_path):
     async def main() -> None:
         async with rig(tmp_path, BatchBehaviour(shuffled=True)) as at, at.open() as batches:
-            asked = records(40)
-            await batches.submit(asked)
+            requests = records(40)
+            await batches.submit(requests)
             assert (await batches.collect()).answered == 40
             output = next(at.folder.glob("*.output.jsonl")).read_text("utf-8").splitlines()
-            given = next(at.folder.glob("?" * 64 + ".jsonl")).read_text("utf-8").splitlines()
-            order = [[json.loads(line)["custom_id"] for line in lines] for lines in (given, output)]
+            inputs = next(at.folder.glob("?" * 64 + ".jsonl")).read_text("utf-8").splitlines()
+            order = [[json.loads(line)["custom_id"] for line in lines] for lines in (inputs, output)]
             assert order[0] != order[1]
-            assert await at.texts(asked) == [f"question {number} of many" for number in range(40)]
+            assert await at.texts(requests) == [f"question {number} of many" for number in range(40)]
 
     run(main())
 
@@ -290,20 +290,20 @@ def test_what_a_stopped_batch_left_is_listed_and_sent_again_on_request(tmp_path,
     async def main() -> None:
         behaviour = BatchBehaviour(stop_after=4, stopped=stopped, shuffled=True)
         async with rig(tmp_path, behaviour) as at, at.open(price=PRICE) as batches:
-            asked = records(10)
-            submitted = await batches.submit(asked)
+            requests = records(10)
+            submitted = await batches.submit(requests)
             collected = await batches.collect()
             check(submitted, collected)
             assert (collected.answered, reasons(collected)) == (4, {stopped: 6})
             # It was never executed, so it costs nothing, and nothing stays set aside for it.
             assert await compute_spending(at.ledger) == (collected.cost, 0)
-            assert sum(text is not None for text in await at.texts(asked)) == 4
+            assert sum(text is not None for text in await at.texts(requests)) == 4
             rounds = 0
-            while (await batches.submit(asked)).sent:
+            while (await batches.submit(requests)).sent:
                 await batches.collect()
                 rounds += 1
             assert rounds == 2
-            assert None not in await at.texts(asked)
+            assert None not in await at.texts(requests)
             assert at.paid() == {1: 10}
 
     run(main())
@@ -315,9 +315,9 @@ def test_a_batch_that_expired_untouched_is_made_anew_and_not_adopted_again(tmp_p
             for _ in range(3):
                 assert (await batches.submit(records(2))).sent == 2
                 assert reasons(await batches.collect()) == {"expired": 2}
-            made = await at.provider()
-            assert len(made) == 3
-            assert len({batch["metadata"]["eclose_shard"] for batch in made}) == 1
+            listing = await at.provider()
+            assert len(listing) == 3
+            assert len({batch["metadata"]["eclose_shard"] for batch in listing}) == 1
 
     run(main())
 
@@ -329,8 +329,8 @@ def test_requests_without_a_result_are_missing_and_may_have_been_paid(tmp_path):
             collected = await batches.collect()
             check(submitted, collected)
             assert (collected.answered, reasons(collected)) == (4, {"missing": 2})
-            asked = [compute_call_key(at.route.name, request(number)) for number in (4, 5)]
-            assert {one.key for one in collected.unanswered} == set(asked)
+            keys = [compute_call_key(at.route.name, request(number)) for number in (4, 5)]
+            assert {entry.key for entry in collected.unanswered} == set(keys)
             assert {intent.record_id for intent in await at.ledger.list_orphans()} == {"r0004", "r0005"}
             (note,) = at.notes()
             assert sorted(note["unanswered"].values()) == ["missing", "missing"]
@@ -342,15 +342,15 @@ def test_a_result_that_comes_twice_is_used_once_and_two_that_differ_not_at_all(t
     async def main() -> None:
         behaviour = BatchBehaviour(repeated=1, contradicted=2, strangers=3, shuffled=True)
         async with rig(tmp_path, behaviour) as at, at.open() as batches:
-            asked = records(6)
-            submitted = await batches.submit(asked)
+            requests = records(6)
+            submitted = await batches.submit(requests)
             collected = await batches.collect()
             check(submitted, collected)
             # The first two have results that differ; the first of them comes three times, twice the same.
             assert (collected.answered, reasons(collected)) == (4, {"contradicted": 2})
             assert collected.strays["unknown"] == 3
             assert collected.strays["contradicted"] + collected.strays["repeated"] == 3
-            assert await at.texts(asked) == [None, None, *(f"question {number} of many" for number in range(2, 6))]
+            assert await at.texts(requests) == [None, None, *(f"question {number} of many" for number in range(2, 6))]
 
     run(main())
 
@@ -388,9 +388,9 @@ def test_requests_that_failed_are_in_the_error_file_and_stay_unanswered(tmp_path
             submitted = await batches.submit(records(3))
             collected = await batches.collect()
             check(submitted, collected)
-            (one,) = collected.unanswered
-            assert (one.key, one.reason) == (compute_call_key(at.route.name, request(1)), "permanent")
-            assert "this one I cannot read" in one.problem
+            (entry,) = collected.unanswered
+            assert (entry.key, entry.reason) == (compute_call_key(at.route.name, request(1)), "permanent")
+            assert "this one I cannot read" in entry.problem
             assert await at.ledger.list_orphans() == []
 
     run(main())
@@ -577,11 +577,11 @@ def test_what_a_killed_process_left_half_written_is_taken_away(tmp_path):
         async with rig(tmp_path) as at:
             async with at.open() as batches:
                 await batches.submit(records(1))
-            kept = sorted(at.folder.iterdir())
+            paths = sorted(at.folder.iterdir())
             for name in (".abc.jsonl.x1", ".abc.json.x2"):
                 (at.folder / name).write_text("half")
             async with at.open():
-                assert sorted(at.folder.iterdir()) == kept
+                assert sorted(at.folder.iterdir()) == paths
 
     run(main())
 
@@ -656,12 +656,12 @@ PAGES = {
 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_is_no_answer_stops_the_run_and_sends_nothing(tmp_path, page):
-    asked: list[str] = []
+    methods: list[str] = []
 
     async def handler(request: web.Request) -> web.Response:
-        asked.append(request.method)
-        shown = PAGES[page]
-        return web.Response(status=shown.status, body=shown.body, content_type=shown.content_type)
+        methods.append(request.method)
+        reply = PAGES[page]
+        return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type)
 
     async def main() -> None:
         async with site(handler) as base_url, Ledger.open(tmp_path / "ledger.db", run="a") as ledger:
@@ -673,7 +673,7 @@ def test_what_is_no_answer_stops_the_run_and_sends_nothing(tmp_path, page):
             assert await ledger.list_orphans() == []
 
     run(main())
-    assert asked == ["GET", "GET"]
+    assert methods == ["GET", "GET"]
 
 
 def test_a_page_in_the_place_of_results_is_not_taken_for_them(tmp_path, monkeypatch):

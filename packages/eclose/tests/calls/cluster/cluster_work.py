@@ -103,12 +103,12 @@ def drive(asking: Asking) -> tuple[int, dict[str, Any]]:
         address=asking.address,
         cpus_per_worker=0.5,
     )
-    told: list[str] = []
+    messages: list[str] = []
     try:
-        shards = run_shards_on_ray(partial(run_shard, asking), asking.ledger, ray, tell=told.append)
+        shards = run_shards_on_ray(partial(run_shard, asking), asking.ledger, ray, tell=messages.append)
     except UserError as error:
-        return error.exit_code, {"error": str(error), "kind": type(error).__name__, "told": told}
-    return 0, {"shards": shards, "told": told}
+        return error.exit_code, {"error": str(error), "kind": type(error).__name__, "told": messages}
+    return 0, {"shards": shards, "told": messages}
 
 
 def write_settings(path: Path, asking: Asking) -> Path:

@@ -114,7 +114,7 @@ def most_granted(rng: Random) -> int:
     reached = 0
     for step in range(400):
         now += rng.random()
-        book = {name: (held, until) for name, (held, until) in book.items() if until > now}
+        book = {name: (share, until) for name, (share, until) in book.items() if until > now}
         for worker in workers.values():
             if worker.expires <= now:  # the timer of a worker that did not renew; its requests are over by then
                 worker.granted, worker.in_flight, worker.division = RateLimitShare(0, 0), 0, None
@@ -123,7 +123,7 @@ def most_granted(rng: Random) -> int:
         for name, worker in list(workers.items()):
             event = rng.choice(["renew", "obey", "send", "end", "stall", "stall"])
             if event == "renew" and worker.division is None:
-                others = {other: held for other, (held, _) in book.items() if other != name}
+                others = {other: share for other, (share, _) in book.items() if other != name}
                 worker.division = divide_rate_limit(total, others, name, worker.using)
                 book[name] = worker.division.recorded, now + lease
                 worker.expires = now + lease
@@ -219,11 +219,11 @@ def test_those_who_join_at_the_same_moment_take_no_more_than_there_is(monkeypatc
         async def join(limiter):
             async with sharing(limiter, where, RateLimitShare(20)):
                 nonlocal most
-                most = max(most, sum(one.ceiling for one in limiters if one.bounds))
+                most = max(most, sum(limiter.ceiling for limiter in limiters if limiter.bounds))
                 await everyone_there.wait()
 
         joined = [asyncio.create_task(join(limiter)) for limiter in limiters]
-        await until(lambda: sorted(one.ceiling for one in limiters if one.bounds) == [5, 5, 5, 5])
+        await until(lambda: sorted(limiter.ceiling for limiter in limiters if limiter.bounds) == [5, 5, 5, 5])
         everyone_there.set()
         await asyncio.gather(*joined)
         assert most == 20
@@ -239,8 +239,8 @@ def test_rates_are_shared_with_one_request_a_minute_in_hand():
         first, second, total = Told(), Told(), RateLimitShare(8, 600, 90_001)
         async with sharing(first, where, total), sharing(second, where, total):
             await until(lambda: {first.bounds[-1].ceiling, second.bounds[-1].ceiling} == {4})
-            told = sorted((first.bounds[-1], second.bounds[-1]), key=str)
-            assert told == [RateLimitShare(4, 299, 45_000), RateLimitShare(4, 299, 45_001)]
+            bounds = sorted((first.bounds[-1], second.bounds[-1]), key=str)
+            assert bounds == [RateLimitShare(4, 299, 45_000), RateLimitShare(4, 299, 45_001)]
 
     asyncio.run(main())
 

@@ -157,8 +157,8 @@ class Rig:
         answered = [names[text] for _, text in self.asked]
         for shard in shards:
             note = self.folder / "pids" / str(shard.index)
-            done, total = sum(map(shard.contains, answered)), sum(map(shard.contains, self.texts))
-            if 30 <= done <= total - 60 and note.exists() and (text := note.read_text()):
+            count, total = sum(map(shard.contains, answered)), sum(map(shard.contains, self.texts))
+            if 30 <= count <= total - 60 and note.exists() and (text := note.read_text()):
                 return int(text)
         return None
 
@@ -167,16 +167,18 @@ class Rig:
 
         async def main():
             async with Ledger.open(self.ledger, run=RUN) as ledger:
-                done = {one.record_id: json.loads(one.body)["text"] async for one in ledger.read_outcomes("ask")}
-                orphans = Counter(one.request["messages"][-1]["content"] for one in await ledger.list_orphans())
-                return done, orphans
+                answers = {
+                    outcome.record_id: json.loads(outcome.body)["text"] async for outcome in ledger.read_outcomes("ask")
+                }
+                orphans = Counter(orphan.request["messages"][-1]["content"] for orphan in await ledger.list_orphans())
+                return answers, orphans
 
         return asyncio.run(main())
 
     def check(self, done_before: dict[str, str], *, most_again: int) -> None:
         """Nothing lost, nothing twice, what was done before a death not paid again, and what was is listed."""
-        done, orphans = self.in_ledger()
-        assert done == self.texts
+        answers, orphans = self.in_ledger()
+        assert answers == self.texts
         paid = Counter(text for _, text in self.asked)
         assert set(paid) == set(self.texts.values())
         assert [text for text in done_before.values() if paid[text] > 1] == []
@@ -285,7 +287,7 @@ def test_the_driver_is_killed_and_the_next_one_goes_on(cluster, tmp_path):
         rig.check(done_before, most_again=16)
         moments = sorted(moment for moment, _ in rig.asked)
         # 15 a second, and one more of each of the four workers there were, wherever the four seconds begin.
-        assert max(bisect_left(moments, start + 4) - place for place, start in enumerate(moments)) <= 60 + 4
+        assert max(bisect_left(moments, start + 4) - position for position, start in enumerate(moments)) <= 60 + 4
         count = len(rig.asked)
         # Nor does it need the engine: one process finds everything done.
         assert asyncio.run(run_shard(rig.asking(**rate), RecordShard(), ShardStopSignal()))["before"] == 160
@@ -303,10 +305,10 @@ def test_a_shard_that_kills_its_workers_is_left_and_the_others_are_finished(clus
         assert (code, result["kind"]) == (Resumable.exit_code, "WorkersLost")
         assert result["error"].startswith(f"{shard}: the worker died 2 times.")
         assert "Finished work is kept" in result["error"]
-        done, _ = rig.in_ledger()
-        assert {name for name in rig.texts if not shard.contains(name)} <= set(done)
+        answers, _ = rig.in_ledger()
+        assert {name for name in rig.texts if not shard.contains(name)} <= set(answers)
         asyncio.run(run_shard(rig.asking(), RecordShard(), ShardStopSignal()))
-        rig.check(done, most_again=32)
+        rig.check(answers, most_again=32)
 
 
 @pytest.mark.ray
@@ -317,9 +319,9 @@ def test_an_error_in_one_shard_stops_all_once_what_is_under_way_is_done(cluster,
         code, result = driver.result(150)
         assert (code, result["kind"]) == (UserError.exit_code, "UserError")
         assert result["error"] == "this record stops the run."
-        done, orphans = rig.in_ledger()
-        assert 0 < len(done) < 400
-        assert len(done) == len(rig.asked)
+        answers, orphans = rig.in_ledger()
+        assert 0 < len(answers) < 400
+        assert len(answers) == len(rig.asked)
         assert orphans == {}
 
 
@@ -333,6 +335,6 @@ def test_asked_to_stop_it_finishes_what_is_under_way(cluster, tmp_path, number):
         process.send_signal(number)
         result = rig.finish(process)
         assert (process.returncode, result["kind"]) == (Resumable.exit_code, "RunStoppedError")
-        done, orphans = rig.in_ledger()
-        assert len(done) == len(rig.asked) < 300  # not even the shards that were under way are finished
+        answers, orphans = rig.in_ledger()
+        assert len(answers) == len(rig.asked) < 300  # not even the shards that were under way are finished
         assert orphans == {}

@@ -457,11 +457,11 @@ def test_only_what_is_needed_is_sent(monkeypatch):
     monkeypatch.setenv("OPENAI_PROJECT_ID", "project-secret")
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: secret\nAuthorization: Bearer other")
     monkeypatch.setenv("OPENAI_ADMIN_KEY", "admin-secret")
-    seen: list[web.Request] = []
+    requests: list[web.Request] = []
     bodies = []
 
     async def look(asked: web.Request) -> web.Response:
-        seen.append(asked)
+        requests.append(asked)
         bodies.append(await asked.json())
         return web.json_response(completion())
 
@@ -475,11 +475,11 @@ def test_only_what_is_needed_is_sent(monkeypatch):
             await model.complete(request())
 
     run(main())
-    names = {name.lower() for name in seen[0].headers}
+    names = {name.lower() for name in requests[0].headers}
     allowed = {"host", "accept", "content-type", "content-length", "authorization", "user-agent", "accept-encoding"}
     assert names == allowed
-    assert seen[0].headers["Authorization"] == f"Bearer {CANARY}"
-    assert seen[0].path_qs == "/v1/chat/completions"
+    assert requests[0].headers["Authorization"] == f"Bearer {CANARY}"
+    assert requests[0].path_qs == "/v1/chat/completions"
     messages = [{"role": "user", "content": "hello there"}]
     sent = {"model": "world", "messages": messages, "max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "seed": 7}
     assert bodies[0] == sent
@@ -581,28 +581,28 @@ def test_a_refusal_of_something_else_is_final():
 
 
 def _places(word: str, text: str) -> list[int]:
-    return [found.start() for found in re.finditer(re.escape(word), text)]
+    return [match.start() for match in re.finditer(re.escape(word), text)]
 
 
 async def described(model: Endpoint) -> str:
     """All that a call leaves behind for somebody to print."""
-    said = [f"{model!r} {model} {model._route!r} {vars(model)!r}"]
+    parts = [f"{model!r} {model} {model._route!r} {vars(model)!r}"]
     try:
         await model.complete(request(schema=VERDICT))
     except CallFailure as failure:
-        said += traceback.TracebackException.from_exception(failure, capture_locals=True).format()
-        said.append(f"{failure!r} {failure.raw} {vars(failure)} {failure.__cause__!r} {failure.__context__!r}")
-    return "\n".join(said)
+        parts += traceback.TracebackException.from_exception(failure, capture_locals=True).format()
+        parts.append(f"{failure!r} {failure.raw} {vars(failure)} {failure.__cause__!r} {failure.__context__!r}")
+    return "\n".join(parts)
 
 
 @pytest.mark.slow
 def test_the_key_is_in_the_header_and_nowhere_else(caplog):
     caplog.set_level(logging.DEBUG)
-    told: list[str] = []
+    descriptions: list[str] = []
 
     async def gossip(asked: web.Request) -> web.Response:
-        said = f"your key {asked.headers['Authorization'].removeprefix('Bearer ')} is wrong"
-        error = {"error": {"message": said, "code": asked.headers["Authorization"]}}
+        message = f"your key {asked.headers['Authorization'].removeprefix('Bearer ')} is wrong"
+        error = {"error": {"message": message, "code": asked.headers["Authorization"]}}
         return web.json_response(error, status=int(asked.path.split("/")[2]), headers={"X-Request-Id": "1"})
 
     async def main() -> None:
@@ -610,21 +610,21 @@ def test_the_key_is_in_the_header_and_nowhere_else(caplog):
         async with site(gossip) as url:
             for status in (400, 401, 429, 500):
                 async with endpoint(f"{url}/{status}".replace("/v1/", "/s/")) as model:
-                    told.append(await described(model))
+                    descriptions.append(await described(model))
         for fault in (None, *ServerFault):
             behaviour = always(fault, slow_seconds=9.0, hang_seconds=9.0) if fault else ServerBehaviour()
             async with (
                 open_model_server(registry(), behaviour) as server,
                 endpoint(server.base_url, deadline=0.3) as model,
             ):
-                told.append(await described(model))
+                descriptions.append(await described(model))
         async with endpoint("http://127.0.0.1:9") as model:
-            told.append(await described(model))
+            descriptions.append(await described(model))
 
     run(main(), 60)
-    written = "\n".join([*told, caplog.text, *(repr(record.__dict__) for record in caplog.records)])
-    assert len(told) == 4 + 1 + len(ServerFault) + 1
-    leaks = [written[max(0, place - 150) : place + 40] for place in _places(CANARY, written)]
+    written = "\n".join([*descriptions, caplog.text, *(repr(record.__dict__) for record in caplog.records)])
+    assert len(descriptions) == 4 + 1 + len(ServerFault) + 1
+    leaks = [written[max(0, position - 150) : position + 40] for position in _places(CANARY, written)]
     assert leaks[:3] == []
     assert _places("[key]", written)
 

@@ -313,8 +313,8 @@ def test_a_usage_that_cannot_be_is_noted(caplog):
 
 def test_a_long_prompt_is_counted_as_it_is_told():
     long = Request(({"role": "user", "content": "x" * 300_000},))
-    told = {"prompt_tokens": 2_500_000, "completion_tokens": 700_000}
-    reply = parse_http_reply(answer(envelope("fine") | {"usage": told}), long)
+    usage = {"prompt_tokens": 2_500_000, "completion_tokens": 700_000}
+    reply = parse_http_reply(answer(envelope("fine") | {"usage": usage}), long)
     assert isinstance(reply, Reply)
     assert reply.usage == TokenUsage(2_500_000, 700_000)
 
@@ -335,8 +335,8 @@ ECHO = f"Your key is {CANARY}, keep it."
 @pytest.mark.parametrize("by_tool", [False, True])
 def test_a_reply_that_holds_the_key_is_kept_without_it(body, by_tool):
     result = parse_http_reply(answer(body), PLAIN, by_tool=by_tool, key=SecretStr(CANARY))
-    kept = encode_stored_answer(f"sha256:{'0' * 64}", result, cost=0).body.decode()
-    assert CANARY not in f"{result!r} {result} {kept}"
+    stored = encode_stored_answer(f"sha256:{'0' * 64}", result, cost=0).body.decode()
+    assert CANARY not in f"{result!r} {result} {stored}"
     if isinstance(result, Reply):
         assert result.text == "Your key is [key], keep it."
 
@@ -454,13 +454,13 @@ def test_retry_after(headers, seconds):
 @pytest.mark.parametrize("where", [*range(270, 305, 5), *range(19_960, 20_005, 5), 2**20 - 20])
 def test_a_key_in_a_body_is_nowhere(where):
     """Also where the message is cut in the middle of it."""
-    said = "x" * where + CANARY + " is wrong"
+    message = "x" * where + CANARY + " is wrong"
     for outcome in (
-        failed(401, said),
-        HttpResponse(502, {}, said.encode()),
-        answer(envelope(None, refusal=said)),
+        failed(401, message),
+        HttpResponse(502, {}, message.encode()),
+        answer(envelope(None, refusal=message)),
         answer(b"", 302, {"location": f"http://h/?key={CANARY}"}),
-        openai.OpenAIError(said),
+        openai.OpenAIError(message),
     ):
         result = parse_http_reply(outcome, WANTED, key=SecretStr(CANARY))
         assert isinstance(result, CallFailure)

@@ -34,8 +34,8 @@ def outcome(number: int) -> RecordOutcome:
 async def main(place: str, folder: Path, records: int, concurrency: int) -> None:
     sent, acked = (os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for name in ("sent", "acked"))
     async with Ledger.open(place, run="a") as ledger:
-        done = {outcome.record_id async for outcome in ledger.read_outcomes("judge")}
-        todo = deque(number for number in range(records) if f"r{number:06}" not in done)
+        record_ids = {outcome.record_id async for outcome in ledger.read_outcomes("judge")}
+        todo = deque(number for number in range(records) if f"r{number:06}" not in record_ids)
 
         async def work() -> None:
             while todo:

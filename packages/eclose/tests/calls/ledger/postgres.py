@@ -118,9 +118,9 @@ def _has_driver() -> bool:
 
 
 def _programs() -> Path | None:
-    found = [Path(initdb).parent for initdb in [shutil.which("initdb")] if initdb]
-    found += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    return next((folder for folder in found if (folder / "postgres").exists()), None)
+    parents = [Path(initdb).parent for initdb in [shutil.which("initdb")] if initdb]
+    parents += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((folder for folder in parents if (folder / "postgres").exists()), None)
 
 
 def _ordinary_user() -> str | None:

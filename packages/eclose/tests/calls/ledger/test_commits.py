@@ -44,16 +44,16 @@ class Place:
 
     def numbers(self):
         with self.engine.connect() as connection:
-            found = list(connection.execute(text("SELECT n FROM numbers ORDER BY n")).scalars())
+            values = list(connection.execute(text("SELECT n FROM numbers ORDER BY n")).scalars())
         self.engine.dispose()
-        return found
+        return values
 
 
 @pytest.fixture
 def place(tmp_path):
-    place = Place(tmp_path / "x.db")
-    yield place
-    place.engine.dispose()
+    database = Place(tmp_path / "x.db")
+    yield database
+    database.engine.dispose()
 
 
 def add(number):
@@ -137,12 +137,12 @@ def test_a_commit_that_fails_fails_everybody_and_writes_nothing(place):
 
     async def main(commits):
         gate = Gate()
-        held = await gate.shut(commits)
+        blocker = await gate.shut(commits)
         event.listen(place.engine, "commit", break_down)
         waiting = [asyncio.create_task(commits.run(add(number))) for number in range(5)]
         await asyncio.sleep(0)
         gate.open.set()
-        results = await asyncio.gather(held, *waiting, return_exceptions=True)
+        results = await asyncio.gather(blocker, *waiting, return_exceptions=True)
         event.remove(place.engine, "commit", break_down)
         return results, await commits.run(add(9))
 
@@ -160,13 +160,13 @@ def test_a_commit_that_fails_fails_everybody_and_writes_nothing(place):
 def test_a_cancelled_waiter_withdraws_what_has_not_begun(place):
     async def main(commits):
         gate = Gate()
-        held = await gate.shut(commits)
+        blocker = await gate.shut(commits)
         waiting = asyncio.create_task(commits.run(add(1)))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         gate.open.set()
-        await held
+        await blocker
         return waiting.cancelled(), await commits.run(add(2))
 
     assert place.run(main) == (True, 1)
@@ -198,9 +198,9 @@ def test_cancelled_at_any_moment_a_job_is_done_once_or_not_at_all(place):
     async def main(commits):
         return await asyncio.gather(*(one(commits, number) for number in range(300)))
 
-    told = {number for number, [result] in enumerate(place.run(main)) if result == 1}
+    confirmed = {number for number, [result] in enumerate(place.run(main)) if result == 1}
     numbers = place.numbers()
-    assert told | set(range(1, 300, 2)) <= set(numbers)
+    assert confirmed | set(range(1, 300, 2)) <= set(numbers)
     assert len(numbers) == len(set(numbers))
 
 
@@ -222,13 +222,13 @@ def test_a_scope_that_is_cancelled_still_leaves_in_order(tmp_path):
         async with Ledger.open(path, run="a") as ledger:
             return await ledger.find_reply(child.call(1).key), await compute_spending(ledger)
 
-    found, spent = anyio.run(look)
-    assert (found, spent) in [(child.reply(1), (1, 0)), (None, (0, 7))]
+    reply, spent = anyio.run(look)
+    assert (reply, spent) in [(child.reply(1), (1, 0)), (None, (0, 7))]
 
 
 def commits(path, concurrency, count):
     """How often something is brought to the disk for so many calls to be settled."""
-    todo, seen = iter(range(count)), Counter()
+    todo, tally = iter(range(count)), Counter()
 
     async def main():
         async with Ledger.open(path, run="a") as ledger:
@@ -238,12 +238,12 @@ def commits(path, concurrency, count):
                 for number in todo:
                     await ledger.settle(child.reply(number))
 
-            seen.clear()
+            tally.clear()
             await asyncio.gather(*(work() for _ in range(concurrency)))
-            return seen["commits"]
+            return tally["commits"]
 
     def see(_connection):
-        seen["commits"] += 1
+        tally["commits"] += 1
 
     event.listen(Engine, "commit", see)
     try:

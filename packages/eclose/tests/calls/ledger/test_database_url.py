@@ -96,7 +96,7 @@ def test_a_project_keeps_no_password(tmp_path):
 def test_no_command_repeats_a_password(tmp_path, url):
     questions(tmp_path / "instances.jsonl", 1)
     words = ["generate", "instances.jsonl", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--no-price"]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "eclose.cli.main", *words, "--out", "run", "--ledger", url],
         cwd=tmp_path,
         env={**os.environ, "PYTHONDEVMODE": ""},
@@ -105,7 +105,7 @@ def test_no_command_repeats_a_password(tmp_path, url):
         timeout=120,
         check=False,
     )
-    assert done.returncode in (2, 75), done.stderr
-    assert SECRET not in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+    assert process.returncode in (2, 75), process.stderr
+    assert SECRET not in process.stdout + process.stderr
+    assert "Traceback" not in process.stderr
     assert not [path for path in tmp_path.rglob("*") if SECRET in str(path)]

@@ -79,36 +79,36 @@ def problems(where):
 
 
 def test_a_reply_is_found_in_the_same_opening_and_in_the_next(where):
-    asked = intent(1)
+    call = intent(1)
     before, _, pending, _, after = using(
         where,
-        lambda ledger: ledger.find_reply(asked.key),
-        lambda ledger: ledger.intend(asked),
-        lambda ledger: ledger.find_reply(asked.key),
-        lambda ledger: ledger.settle(reply(asked)),
-        lambda ledger: ledger.find_reply(asked.key),
+        lambda ledger: ledger.find_reply(call.key),
+        lambda ledger: ledger.intend(call),
+        lambda ledger: ledger.find_reply(call.key),
+        lambda ledger: ledger.settle(reply(call)),
+        lambda ledger: ledger.find_reply(call.key),
     )
-    assert (before, pending, after) == (None, None, reply(asked))
-    assert using(where, lambda ledger: ledger.find_reply(asked.key)) == [reply(asked)]
+    assert (before, pending, after) == (None, None, reply(call))
+    assert using(where, lambda ledger: ledger.find_reply(call.key)) == [reply(call)]
     assert problems(where) == []
 
 
 def test_calls_are_shared_by_runs_and_outcomes_are_not(where):
-    asked = intent()
+    call = intent()
     using(
         where,
-        lambda ledger: ledger.intend(asked),
-        lambda ledger: ledger.settle(reply(asked, cost=7), outcome()),
+        lambda ledger: ledger.intend(call),
+        lambda ledger: ledger.settle(reply(call, cost=7), outcome()),
         run="a",
     )
-    found, cost, done = using(
+    stored_reply, cost, record_ids = using(
         where,
-        lambda ledger: ledger.find_reply(asked.key),
+        lambda ledger: ledger.find_reply(call.key),
         compute_spending,
         concluded_ids("judge"),
         run="b",
     )
-    assert (found, cost, done) == (reply(asked, cost=7), (0, 0), [])
+    assert (stored_reply, cost, record_ids) == (reply(call, cost=7), (0, 0), [])
     assert using(
         where,
         compute_spending,
@@ -121,13 +121,13 @@ def test_calls_are_shared_by_runs_and_outcomes_are_not(where):
 
 
 def test_what_was_answered_is_not_sent_again(where):
-    asked = intent()
-    with pytest.raises(RecordError, match=f"{asked.key}: was answered before"):
+    call = intent()
+    with pytest.raises(RecordError, match=f"{call.key}: was answered before"):
         using(
             where,
-            lambda ledger: ledger.intend(asked),
-            lambda ledger: ledger.settle(reply(asked)),
-            lambda ledger: ledger.intend(replace(asked, stage="other", record_id="other")),
+            lambda ledger: ledger.intend(call),
+            lambda ledger: ledger.settle(reply(call)),
+            lambda ledger: ledger.intend(replace(call, stage="other", record_id="other")),
         )
 
 
@@ -139,9 +139,9 @@ def test_a_reply_without_an_intent_is_refused(where):
 
 
 def test_a_call_is_settled_once(where):
-    asked = intent()
-    first = reply(asked)
-    using(where, lambda ledger: ledger.intend(asked), *[lambda ledger: ledger.settle(first)] * 2)
+    call = intent()
+    first = reply(call)
+    using(where, lambda ledger: ledger.intend(call), *[lambda ledger: ledger.settle(first)] * 2)
     others = [
         replace(first, body=b"{}"),
         replace(first, usage=(1, 1)),
@@ -151,52 +151,52 @@ def test_a_call_is_settled_once(where):
     for other in others:
         with pytest.raises(RecordError, match="settled before with another reply"):
             using(where, lambda ledger, other=other: ledger.settle(other))
-    assert using(where, lambda ledger: ledger.find_reply(asked.key), compute_spending) == [
+    assert using(where, lambda ledger: ledger.find_reply(call.key), compute_spending) == [
         first,
         (3, 0),
     ]
 
 
 def test_what_was_used_is_told_by_whatever_the_records_belong_to(where):
-    asked = [intent(number) for number in range(4)]
-    twice = asked[0]
-    steps = [lambda ledger, one=one: ledger.intend(one) for one in [*asked, twice]]
-    steps += [lambda ledger, one=one: ledger.settle(reply(one)) for one in asked[:3]]
-    *_, found, whole = using(
+    calls = [intent(number) for number in range(4)]
+    twice = calls[0]
+    steps = [lambda ledger, one=one: ledger.intend(one) for one in [*calls, twice]]
+    steps += [lambda ledger, one=one: ledger.settle(reply(one)) for one in calls[:3]]
+    *_, usages, whole = using(
         where,
         *steps,
         lambda ledger: ledger.compute_usage_by(lambda _, record_id: "first" if record_id == "r0" else "others"),
         lambda ledger: ledger.compute_usage(),
     )
-    assert {name: one.replies for name, one in found.items()} == {"first": 1, "others": 2}
+    assert {name: usage.replies for name, usage in usages.items()} == {"first": 1, "others": 2}
     for amount in ("replies", "prompt_tokens", "completion_tokens", "cost", "cached_tokens"):
-        assert sum(getattr(one, amount) for one in found.values()) == getattr(whole, amount) > 0
+        assert sum(getattr(usage, amount) for usage in usages.values()) == getattr(whole, amount) > 0
 
 
 def test_a_reply_and_its_outcome_are_one_transaction(where):
-    asked = intent()
+    call = intent()
 
     async def main():
         async with Ledger.open(where, run="a") as ledger:
-            await ledger.intend(asked)
-            seen = []
-            event.listen(ledger._commits._engine, "commit", seen.append)
-            await ledger.settle(reply(asked), outcome())
-            return len(seen)
+            await ledger.intend(call)
+            commits = []
+            event.listen(ledger._commits._engine, "commit", commits.append)
+            await ledger.settle(reply(call), outcome())
+            return len(commits)
 
     assert asyncio.run(main()) == 1
 
 
 def test_a_refused_outcome_does_not_lose_the_reply(where):
-    asked = intent()
+    call = intent()
     with pytest.raises(RecordError, match="r0: is rejected in stage judge already, and now accepted"):
         using(
             where,
             lambda ledger: ledger.conclude(outcome(kind="rejected", reason="too long")),
-            lambda ledger: ledger.intend(asked),
-            lambda ledger: ledger.settle(reply(asked), outcome()),
+            lambda ledger: ledger.intend(call),
+            lambda ledger: ledger.settle(reply(call), outcome()),
         )
-    assert using(where, lambda ledger: ledger.find_reply(asked.key)) == [reply(asked)]
+    assert using(where, lambda ledger: ledger.find_reply(call.key)) == [reply(call)]
 
 
 def test_a_record_ends_in_one_place(where):
@@ -233,8 +233,8 @@ def test_any_text_is_an_id_and_the_order_is_that_of_code_points(where, monkeypat
 
 
 def test_any_request_is_kept_as_it_is(where):
-    asked = intent(text=ODD, deep={"a": [1, 2.5, None, True, {"b": {}}]})
-    assert using(where, lambda ledger: ledger.intend(asked), lambda ledger: ledger.list_orphans())[1] == [asked]
+    call = intent(text=ODD, deep={"a": [1, 2.5, None, True, {"b": {}}]})
+    assert using(where, lambda ledger: ledger.intend(call), lambda ledger: ledger.list_orphans())[1] == [call]
     assert problems(where) == []
 
 
@@ -242,7 +242,7 @@ def leaves(value, path=()):
     if isinstance(value, dict):
         return [leaf for key in value for leaf in leaves(value[key], (*path, key))]
     if isinstance(value, list):
-        return [leaf for place, item in enumerate(value) for leaf in leaves(item, (*path, place))]
+        return [leaf for index, item in enumerate(value) for leaf in leaves(item, (*path, index))]
     return [path]
 
 
@@ -256,15 +256,15 @@ def with_leaf(value, path, new):
 
 
 def test_another_component_is_another_call_and_nothing_else_is(where):
-    asked = intent()
-    settle = [lambda ledger: ledger.intend(asked), lambda ledger: ledger.settle(reply(asked))]
+    call = intent()
+    settle = [lambda ledger: ledger.intend(call), lambda ledger: ledger.settle(reply(call))]
     using(where, *settle)
-    others = [content_hash(with_leaf(asked.request, path, "else")) for path in leaves(asked.request)]
+    others = [content_hash(with_leaf(call.request, path, "else")) for path in leaves(call.request)]
     assert len(set(others)) == 6
-    found = using(where, *[lambda ledger, key=key: ledger.find_reply(key) for key in others])
-    assert found == [None] * 6
+    replies = using(where, *[lambda ledger, key=key: ledger.find_reply(key) for key in others])
+    assert replies == [None] * 6
     # Order of keys, stage, record, reservation, run: all of them context.
-    again = dict(reversed(asked.request.items()))
+    again = dict(reversed(call.request.items()))
     with pytest.raises(RecordError, match="was answered before"):
         using(where, lambda ledger: ledger.intend(CallIntent(content_hash(again), again, "x", "y", 9)), run="z")
 
@@ -277,68 +277,68 @@ def test_a_key_that_is_not_the_requests_is_a_bug(where, key):
 
 
 def test_a_spelling_is_kept_only_if_the_key_is_its_hash(where):
-    asked = intent()
+    call = intent()
     with pytest.raises(ValueError, match="content hash"):
-        using(where, lambda ledger: ledger.intend(replace(asked, spelled=b"{}")))
-    spelled = canonical_bytes(asked.request)
+        using(where, lambda ledger: ledger.intend(replace(call, spelled=b"{}")))
+    spelled = canonical_bytes(call.request)
     *_, orphans = using(
-        where, lambda ledger: ledger.intend(replace(asked, spelled=spelled)), lambda ledger: ledger.list_orphans()
+        where, lambda ledger: ledger.intend(replace(call, spelled=spelled)), lambda ledger: ledger.list_orphans()
     )
-    assert orphans == [asked]
+    assert orphans == [call]
 
 
 def test_an_opening_that_died_leaves_orphans_which_a_later_reply_does_not_hide(where):
-    asked, other = intent(1, reserved=50), intent(2, reserved=8)
-    using(where, lambda ledger: ledger.intend(asked), lambda ledger: ledger.intend(other))
+    call, other = intent(1, reserved=50), intent(2, reserved=8)
+    using(where, lambda ledger: ledger.intend(call), lambda ledger: ledger.intend(other))
     orphans, spent, *_ = using(where, lambda ledger: ledger.list_orphans(), compute_spending)
-    assert (orphans, spent) == ([asked, other], (0, 58))
+    assert (orphans, spent) == ([call, other], (0, 58))
     *_, orphans, spent = using(
         where,
-        lambda ledger: ledger.intend(asked),
-        lambda ledger: ledger.settle(reply(asked, cost=20)),
+        lambda ledger: ledger.intend(call),
+        lambda ledger: ledger.settle(reply(call, cost=20)),
         lambda ledger: ledger.list_orphans(),
         compute_spending,
     )
     # It may have been billed once more, for the same request: counted at the same cost, no longer at the worst.
-    assert (orphans, spent) == ([asked, other], (20, 20 + 8))
+    assert (orphans, spent) == ([call, other], (20, 20 + 8))
 
 
 def test_every_send_may_have_been_billed_unless_it_was_released_or_answered(where):
-    asked = intent(1, reserved=50)
+    call = intent(1, reserved=50)
     *_, spent, _, orphans, after = using(
         where,
-        lambda ledger: ledger.intend(asked),  # timed out: perhaps billed
-        lambda ledger: ledger.break_off(asked.key),
-        lambda ledger: ledger.intend(asked),
-        lambda ledger: ledger.release(asked.key),  # turned away
-        lambda ledger: ledger.release(asked.key),
-        lambda ledger: ledger.intend(asked),  # answered
+        lambda ledger: ledger.intend(call),  # timed out: perhaps billed
+        lambda ledger: ledger.break_off(call.key),
+        lambda ledger: ledger.intend(call),
+        lambda ledger: ledger.release(call.key),  # turned away
+        lambda ledger: ledger.release(call.key),
+        lambda ledger: ledger.intend(call),  # answered
         compute_spending,
-        lambda ledger: ledger.settle(reply(asked, cost=20, attempts=3)),
+        lambda ledger: ledger.settle(reply(call, cost=20, attempts=3)),
         lambda ledger: ledger.list_orphans(),
         compute_spending,
     )
-    assert (spent, orphans, after) == ((0, 100), [asked], (20, 20))
+    assert (spent, orphans, after) == ((0, 100), [call], (20, 20))
 
 
 def test_only_ones_own_last_intent_is_released(where):
-    asked = intent(1, reserved=50)
-    using(where, lambda ledger: ledger.intend(asked))
+    call = intent(1, reserved=50)
+    using(where, lambda ledger: ledger.intend(call))
     _, _, orphans = using(
         where,
-        lambda ledger: ledger.release(asked.key),
+        lambda ledger: ledger.release(call.key),
         lambda ledger: ledger.release(intent(2).key),
         lambda ledger: ledger.list_orphans(),
     )
-    assert orphans == [asked]
+    assert orphans == [call]
 
 
 def test_a_reply_that_another_opening_fetches_settles_the_intent(where):
-    asked = intent(1, reserved=50)
-    using(where, lambda ledger: ledger.intend(asked))
+    call = intent(1, reserved=50)
+    using(where, lambda ledger: ledger.intend(call))
     _, orphans, spent = using(
         where,
-        lambda ledger: ledger.settle(reply(asked)),
+        lambda ledger: ledger.settle(reply(call)),
         lambda ledger: ledger.list_orphans(),
         compute_spending,
     )
@@ -382,15 +382,15 @@ def test_many_workers_share_the_records_and_get_each_once():
             mine = []
             for record_id in order:
                 mine += await ledger.claim("s", [record_id, *order[:5]], name, 60)
-                asked = intent(int(record_id[1:]) % 20)
+                call = intent(int(record_id[1:]) % 20)
                 try:
                     while True:
                         with suppress(CallInFlightError):
-                            await ledger.intend(asked)
+                            await ledger.intend(call)
                             break
-                    await ledger.settle(LedgerReply(asked.key, name.encode(), (0, 0), 1, 1))
+                    await ledger.settle(LedgerReply(call.key, name.encode(), (0, 0), 1, 1))
                 except RecordError:
-                    assert await ledger.find_reply(asked.key) is not None
+                    assert await ledger.find_reply(call.key) is not None
             return set(mine)
 
     async def main():
@@ -426,14 +426,14 @@ def test_pruning_is_explicit_and_takes_what_it_is_told(where):
     steps += [lambda ledger, asked=asked: ledger.settle(reply(asked)) for asked in calls]
     using(where, *steps, lambda ledger: ledger.conclude(outcome()), run="a")
     using(where, lambda ledger: ledger.conclude(outcome()), run="b")
-    deleted, gone, kept = using(
+    deleted, gone, stored_reply = using(
         where,
         lambda ledger: ledger.prune(calls=[calls[0].key], runs=["a"]),
         lambda ledger: ledger.find_reply(calls[0].key),
         lambda ledger: ledger.find_reply(calls[1].key),
         run="b",
     )
-    assert (deleted, gone, kept) == (4, None, reply(calls[1]))
+    assert (deleted, gone, stored_reply) == (4, None, reply(calls[1]))
     assert using(where, every(lambda ledger: ledger.read_outcomes("judge")), run="a") == [[]]
     assert using(where, every(lambda ledger: ledger.read_outcomes("judge")), run="b") == [[outcome()]]
     assert problems(where) == []
@@ -449,10 +449,10 @@ def test_outcomes_stream_in_bounded_memory(where, monkeypatch):
             for number in range(count):
                 await ledger.conclude(outcome(f"{number:03}", body=Random(number).randbytes(size)))
             tracemalloc.start()
-            seen = [len(found.body) async for found in ledger.read_outcomes("judge")]
+            sizes = [len(outcome.body) async for outcome in ledger.read_outcomes("judge")]
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-            return seen, peak
+            return sizes, peak
 
     seen, peak = asyncio.run(main())
     assert seen == [size] * count
@@ -505,7 +505,7 @@ def test_a_record_is_found_where_it_got_to_and_quarantined_ones_can_be_tried_aga
         RecordOutcome("first", "r1", "accepted", None, b"1"),
         RecordOutcome("second", "r1", "quarantined", "timeout", None),
     )
-    *_, reached, nowhere, tally, reopened, left, again = using(
+    *_, reached, nowhere, tally, reopened, last_outcome, again = using(
         where,
         lambda ledger: ledger.conclude(passed),
         lambda ledger: ledger.conclude(stuck),
@@ -517,37 +517,37 @@ def test_a_record_is_found_where_it_got_to_and_quarantined_ones_can_be_tried_aga
         lambda ledger: ledger.reopen_quarantined("first"),
     )
     assert (reached, nowhere, tally) == (stuck, None, {("quarantined", "timeout"): 1})
-    assert (reopened, left, again) == (1, passed, 0)
+    assert (reopened, last_outcome, again) == (1, passed, 0)
 
 
 def test_the_last_open_intent_is_released_whoever_wrote_it(where):
-    asked = intent(1, reserved=50)
-    using(where, lambda ledger: ledger.intend(asked), lambda ledger: ledger.intend(asked))
-    _, one, _, none, _ = using(
+    call = intent(1, reserved=50)
+    using(where, lambda ledger: ledger.intend(call), lambda ledger: ledger.intend(call))
+    _, orphans, _, none, _ = using(
         where,
-        lambda ledger: ledger.release(asked.key, any_writer=True),
+        lambda ledger: ledger.release(call.key, any_writer=True),
         lambda ledger: ledger.list_orphans(),
-        lambda ledger: ledger.release(asked.key, any_writer=True),
+        lambda ledger: ledger.release(call.key, any_writer=True),
         lambda ledger: ledger.list_orphans(),
-        lambda ledger: ledger.release(asked.key, any_writer=True),
+        lambda ledger: ledger.release(call.key, any_writer=True),
     )
-    assert (one, none) == ([asked], [])
+    assert (orphans, none) == ([call], [])
 
 
 def test_an_orphan_stops_counting_at_its_worst_once_answered(where):
-    asked, other = intent(1, reserved=50), intent(2, reserved=8)
-    using(where, lambda ledger: ledger.intend(asked), lambda ledger: ledger.intend(other))
+    call, other = intent(1, reserved=50), intent(2, reserved=8)
+    using(where, lambda ledger: ledger.intend(call), lambda ledger: ledger.intend(other))
     before, *_, answered, orphans = using(
         where,
         lambda ledger: ledger.compute_account(),
-        lambda ledger: ledger.intend(asked),
-        lambda ledger: ledger.settle(reply(asked, cost=3)),
+        lambda ledger: ledger.intend(call),
+        lambda ledger: ledger.settle(reply(call, cost=3)),
         lambda ledger: ledger.compute_account(),
         lambda ledger: ledger.list_orphans(),
     )
     assert (before, answered) == ((0, 0, 58), (3, 0, 3 + 8))
     # Both may have been billed, and stay listed.
-    assert orphans == [asked, other]
+    assert orphans == [call, other]
 
 
 def test_the_cap_is_held_against_everything_that_may_have_been_billed(where):
@@ -601,11 +601,11 @@ def test_a_refused_call_adds_up_no_rows(where, monkeypatch):
 def test_what_a_process_that_is_alive_has_under_way_is_not_sent_by_another(monkeypatch):
     for module in (accounts, ledger_module):
         monkeypatch.setattr(module, "LEASE_SECONDS", 1.5)
-    where, asked = fresh_database(), intent(1, reserved=50)
+    where, call = fresh_database(), intent(1, reserved=50)
 
     async def main():
         async with Ledger.open(where, run="a") as alive:
-            await alive.intend(asked)
+            await alive.intend(call)
             dead = Ledger.open(where, run="a")
             await dead.__aenter__()
             await dead.intend(intent(2, reserved=8))
@@ -615,7 +615,7 @@ def test_what_a_process_that_is_alive_has_under_way_is_not_sent_by_another(monke
                     await ledger.intend(intent(2))
                 await asyncio.sleep(3.5)
                 with pytest.raises(CallInFlightError):
-                    await ledger.intend(asked)
+                    await ledger.intend(call)
                 await ledger.intend(intent(2, reserved=8))
                 account = await ledger.compute_account()
             await dead.__aexit__(None, None, None)
@@ -634,19 +634,19 @@ def test_a_reply_does_not_deadlock_with_another_process_that_sends_the_same_call
 
     async def main():
         async with Ledger.open(database, run="a") as ledger:
-            asked = intent(reserved=5)
-            await ledger.intend(asked, cap=100)
+            call = intent(reserved=5)
+            await ledger.intend(call, cap=100)
             with psycopg.connect(database) as other:
                 # As ``intend`` does: the account first, then the call.
                 other.execute("UPDATE ledger_accounts SET reserved = reserved + 1")
-                settling = asyncio.create_task(ledger.settle(reply(asked)))
+                settling = asyncio.create_task(ledger.settle(reply(call)))
                 await asyncio.sleep(0.5)
                 locked = await asyncio.to_thread(other.execute, "SELECT seq FROM ledger_calls FOR UPDATE")
                 assert len(locked.fetchall()) == 1
                 await asyncio.to_thread(other.execute, "UPDATE ledger_accounts SET reserved = reserved - 1")
                 other.commit()
             await settling
-            return await ledger.find_reply(asked.key), await ledger.compute_account()
+            return await ledger.find_reply(call.key), await ledger.compute_account()
 
     settled, account = asyncio.run(main())
     assert settled.cost == account.spent == 3
@@ -677,13 +677,13 @@ def test_the_totals_that_are_kept_are_those_of_the_rows_however_a_call_went(wher
         await ledger.settle(reply(calls[2], cost=22))
         await ledger.release(calls[3].key)
         await ledger.settle(reply(calls[3], cost=23))
-        kept = stored_account(where)
-        return kept, await ledger.compute_account()
+        totals = stored_account(where)
+        return totals, await ledger.compute_account()
 
     async def other_run(ledger):
         await ledger.settle(reply(calls[4], cost=24))  # the other run's send, as in a batch that it collects
-        kept = stored_account(where), stored_account(where, "b")
-        return kept, await ledger.compute_account()
+        totals = stored_account(where), stored_account(where, "b")
+        return totals, await ledger.compute_account()
 
     ((kept, computed),) = using(where, work)
     assert kept == tuple(computed)

@@ -64,7 +64,7 @@ async def survey(where, records):
     """What the ledger has of each record, what is unsettled, and what is wrong with it."""
     async with Ledger.open(where, run="a") as ledger:
         replies = {number: await ledger.find_reply(child.call(number).key) for number in range(records)}
-        outcomes = {found.record_id: found async for found in ledger.read_outcomes("judge")}
+        outcomes = {outcome.record_id: outcome async for outcome in ledger.read_outcomes("judge")}
         orphans = Counter(intent.record_id for intent in await ledger.list_orphans())
         return replies, outcomes, orphans, [problem async for problem in ledger.verify()]
 
@@ -77,7 +77,7 @@ def test_killed_again_and_again_a_run_loses_nothing_and_pays_nothing_twice(where
         killed = kill_after(start(where, tmp_path, records, concurrency), tmp_path, rng.randrange(1, 140))
         replies, outcomes, orphans, problems = asyncio.run(survey(where, records))
         assert problems == []
-        settled = {number for number, found in replies.items() if found is not None}
+        settled = {number for number, reply in replies.items() if reply is not None}
         assert all(replies[number] == child.reply(number) for number in settled)
         assert outcomes == {f"r{number:06}": child.outcome(number) for number in settled}
         assert set(lines(tmp_path, "acked")) <= settled
@@ -184,8 +184,8 @@ def ask(where, question):
 @pytest.mark.database
 def test_a_server_that_answers_too_early_is_told_to_wait():
     where = fresh_database()
-    for given, used in [("off", "on"), ("remote_apply", "remote_apply")]:
-        assert ask(f"{where}&options=-csynchronous_commit%3D{given}", "SHOW synchronous_commit") == used
+    for setting, used in [("off", "on"), ("remote_apply", "remote_apply")]:
+        assert ask(f"{where}&options=-csynchronous_commit%3D{setting}", "SHOW synchronous_commit") == used
 
 
 def big(number):
@@ -204,18 +204,18 @@ async def fill(ledger, numbers):
 
 async def fill_up(path):
     """Write until the disk is full; what was taken, and what is there."""
-    taken, number = set(), 0
+    accepted, number = set(), 0
     async with Ledger.open(path, run="a") as ledger:
-        while len(taken) == number:
+        while len(accepted) == number:
             numbers = range(number, number + 8)
             number += 8
-            taken |= await fill(ledger, numbers)
-        return taken, number, {found.record_id async for found in ledger.read_outcomes("s")}
+            accepted |= await fill(ledger, numbers)
+        return accepted, number, {outcome.record_id async for outcome in ledger.read_outcomes("s")}
 
 
 def check_full(path, taken, number, there):
     assert 0 < len(taken) < number
-    assert there == {f"r{place:04}" for place in taken}
+    assert there == {f"r{index:04}" for index in taken}
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
@@ -248,8 +248,8 @@ def test_a_full_database_refuses_whole_batches_and_goes_on_when_there_is_room(tm
     monkeypatch.setattr(ledger_module, "MAX_OUTAGE_SECONDS", 0.0)
     path = tmp_path / "ledger.db"
     monkeypatch.setattr(database, "_PRAGMAS", (*database._PRAGMAS, "max_page_count = 200"))
-    taken, number, there = asyncio.run(fill_up(path))
-    check_full(path, taken, number, there)
+    accepted, number, there = asyncio.run(fill_up(path))
+    check_full(path, accepted, number, there)
     monkeypatch.undo()
     check_resumed(path, number)
 
@@ -257,10 +257,12 @@ def test_a_full_database_refuses_whole_batches_and_goes_on_when_there_is_room(tm
 def check_resumed(path, number):
     async def resume():
         async with Ledger.open(path, run="a") as ledger:
-            await asyncio.gather(*(ledger.conclude(big(place)) for place in range(number)))
-            return [found async for found in ledger.read_outcomes("s")], [problem async for problem in ledger.verify()]
+            await asyncio.gather(*(ledger.conclude(big(index)) for index in range(number)))
+            return [outcome async for outcome in ledger.read_outcomes("s")], [
+                problem async for problem in ledger.verify()
+            ]
 
-    assert asyncio.run(resume()) == ([big(place) for place in range(number)], [])
+    assert asyncio.run(resume()) == ([big(index) for index in range(number)], [])
 
 
 @pytest.fixture
@@ -278,8 +280,8 @@ def small_disk(tmp_path):
 def test_a_full_disk_refuses_whole_batches_and_a_larger_one_goes_on(small_disk, monkeypatch):
     monkeypatch.setattr(ledger_module, "MAX_OUTAGE_SECONDS", 0.0)
     path = small_disk / "ledger.db"
-    taken, number, there = asyncio.run(fill_up(path))
-    check_full(path, taken, number, there)
+    accepted, number, there = asyncio.run(fill_up(path))
+    check_full(path, accepted, number, there)
     subprocess.run(["mount", "-o", "remount,size=40m", small_disk], check=True)
     check_resumed(path, number)
 
@@ -314,21 +316,21 @@ COLUMNS = {
 @pytest.mark.parametrize("table", COLUMNS)
 def test_no_column_changes_unnoticed(where, table):
     asyncio.run(write_some(where, 4))
-    place = "call" if table == "ledger_replies" else "seq"
+    key_column = "call" if table == "ledger_replies" else "seq"
     for column in COLUMNS[table]:
         engine = make_database_engine(where)
         with engine.begin() as connection:
-            row = f"FROM {table} WHERE {place} = 1"
+            row = f"FROM {table} WHERE {key_column} = 1"
             before = connection.execute(text(f"SELECT {column} {row}")).scalar_one()
             new = changed(before, column)
-            at = new if column == place else 1
-            connection.execute(text(f"UPDATE {table} SET {column} = :new WHERE {place} = 1"), {"new": new})
-        found = asyncio.run(survey_problems(where))
+            at = new if column == key_column else 1
+            connection.execute(text(f"UPDATE {table} SET {column} = :new WHERE {key_column} = 1"), {"new": new})
+        problems = asyncio.run(survey_problems(where))
         # A key is part of all that hangs on it, and a reply needs its intent.
-        assert len(found) == {"key": 3}.get(column, 1) + ((table, column) in LEAVE_A_REPLY_ALONE), column
-        assert re.search(rf"{NAMES[table]}.*is damaged\.$", found[0])
+        assert len(problems) == {"key": 3}.get(column, 1) + ((table, column) in LEAVE_A_REPLY_ALONE), column
+        assert re.search(rf"{NAMES[table]}.*is damaged\.$", problems[0])
         with engine.begin() as connection:
-            change = text(f"UPDATE {table} SET {column} = :old WHERE {place} = :at")
+            change = text(f"UPDATE {table} SET {column} = :old WHERE {key_column} = :at")
             connection.execute(change, {"old": before, "at": at})
         engine.dispose()
     assert asyncio.run(survey_problems(where)) == []
@@ -372,7 +374,7 @@ def test_a_damaged_reply_is_never_served_and_can_be_asked_anew(where):
             with pytest.raises(UserError, match=f"the reply to {key} is damaged. Restore"):
                 await ledger.find_reply(key)
             with pytest.raises(UserError, match="the outcome of r000000 of judge of a is damaged"):
-                [found async for found in ledger.read_outcomes("judge")]
+                [outcome async for outcome in ledger.read_outcomes("judge")]
             with pytest.raises(UserError, match="is damaged in stage judge already"):
                 await ledger.conclude(child.outcome(0))
             await ledger.prune(calls=[key])
@@ -390,8 +392,8 @@ def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path):
     whole, rng, noticed = path.read_bytes(), random.Random(5), 0
     unharmed = asyncio.run(survey(path, 12))
     for _ in range(120):
-        place, bit = rng.randrange(len(whole)), rng.randrange(8)
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+        offset, bit = rng.randrange(len(whole)), rng.randrange(8)
+        path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 1 << bit]) + whole[offset + 1 :])
         for rest in ("-wal", "-shm"):
             Path(f"{path}{rest}").unlink(missing_ok=True)
         try:
@@ -399,8 +401,8 @@ def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path):
         except UserError:
             noticed += 1
             continue
-        assert harmed == unharmed or harmed[3], place
-        assert all(found in (None, child.reply(number)) for number, found in harmed[0].items())
+        assert harmed == unharmed or harmed[3], offset
+        assert all(reply in (None, child.reply(number)) for number, reply in harmed[0].items())
         noticed += harmed != unharmed
     assert noticed > 5
 

@@ -85,7 +85,7 @@ class Model(RuleBasedStateMachine):
             self.latest[number] = self.opening
 
     def last(self, number, opening):
-        return max((at for at, known in enumerate(self.intents) if known[:2] == (number, opening)), default=None)
+        return max((at for at, intent in enumerate(self.intents) if intent[:2] == (number, opening)), default=None)
 
     def under_way(self, number):
         """The last send of this opening that may still be answered."""
@@ -93,8 +93,8 @@ class Model(RuleBasedStateMachine):
         return max(
             (
                 at
-                for at, known in enumerate(self.intents)
-                if known[:2] == (number, self.opening) and at not in settled | self.released | self.broken
+                for at, intent in enumerate(self.intents)
+                if intent[:2] == (number, self.opening) and at not in settled | self.released | self.broken
             ),
             default=None,
         )
@@ -116,8 +116,8 @@ class Model(RuleBasedStateMachine):
     @rule(number=NUMBERS, body=BODIES, cost=st.integers(0, 1), record_id=IDS, kind=KINDS)
     def settle_and_conclude(self, number, body, cost, record_id, kind):
         outcome = RecordOutcome("s", record_id, kind, None, body)
-        taken = self.do(self.ledger.settle(self.reply(number, body, cost), outcome))
-        assert taken == (self.settled(number, body, cost) and self.concluded(outcome))
+        accepted = self.do(self.ledger.settle(self.reply(number, body, cost), outcome))
+        assert accepted == (self.settled(number, body, cost) and self.concluded(outcome))
 
     def reply(self, number, body, cost):
         return LedgerReply(call(number, 0).key, body, (1, 2), cost, 1)
@@ -158,12 +158,12 @@ class Model(RuleBasedStateMachine):
         self.replies.pop(number, None)
         self.latest.pop(number, None)
         # Kept in its place, so that the places of the others stay true.
-        self.intents = [(None, *known[1:]) if known[0] == number else known for known in self.intents]
+        self.intents = [(None, *intent[1:]) if intent[0] == number else intent for intent in self.intents]
 
     @invariant()
     def replies_are_as_settled(self):
-        found = {number: self.runner.run(self.ledger.find_reply(call(number, 0).key)) for number in range(4)}
-        assert found == {number: self.replies.get(number, [None])[0] for number in range(4)}
+        replies = {number: self.runner.run(self.ledger.find_reply(call(number, 0).key)) for number in range(4)}
+        assert replies == {number: self.replies.get(number, [None])[0] for number in range(4)}
 
     def unsettled(self):
         """Places of the sends that may have been billed without an answer, of all runs."""
@@ -202,7 +202,7 @@ class Model(RuleBasedStateMachine):
     @invariant()
     def outcomes_are_as_concluded(self):
         for stage in ("s", "t"):
-            mine = [known for (run, at, _), known in self.outcomes.items() if (run, at) == (self.run_name, stage)]
+            mine = [record for (run, at, _), record in self.outcomes.items() if (run, at) == (self.run_name, stage)]
             mine.sort(key=lambda outcome: outcome.record_id)
             assert self.listed(self.ledger.read_outcomes(stage)) == mine
 

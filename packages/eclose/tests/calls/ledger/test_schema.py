@@ -34,8 +34,8 @@ async def write_and_read(where, *numbers):
         for number in numbers:
             await ledger.intend(child.call(number))
             await ledger.settle(child.reply(number), child.outcome(number))
-        found = [await ledger.find_reply(child.call(number).key) for number in range(2)]
-        return found, [problem async for problem in ledger.verify()]
+        replies = [await ledger.find_reply(child.call(number).key) for number in range(2)]
+        return replies, [problem async for problem in ledger.verify()]
 
 
 def test_sums_of_a_run_are_found_by_index(where, engine):

@@ -53,11 +53,11 @@ def test_the_prompt_is_the_one_that_training_scores(tokenizer):
     renderer = TokenPathRenderer(tokenizer)
     for family in islice(make_world_families("hotpot", 3), 2):
         for view in family.views:
-            asked = Request(tuple(renderer.prompt.messages(view.question, view.evidence)))
+            request = Request(tuple(renderer.prompt.messages(view.question, view.evidence)))
             text = renderer.prompt_text(view.question, view.evidence)
-            assert tokenizer.decode(tokenize_prompt(tokenizer, asked)) == text
+            assert tokenizer.decode(tokenize_prompt(tokenizer, request)) == text
             path = renderer.render(view.question, view.evidence, view.trace)
-            ids = tokenize_prompt(tokenizer, asked)
+            ids = tokenize_prompt(tokenizer, request)
             assert list(path.ids[: len(ids)]) == ids
 
 
@@ -68,8 +68,8 @@ def test_thinking_is_switched_off_as_training_does(tokenizer, monkeypatch):
 
 
 def test_replies_are_those_of_the_plainest_decoding(local, tokenizer):
-    for asked, reply in zip(REQUESTS, local.complete_all(REQUESTS), strict=True):
-        ids = tokenize_prompt(tokenizer, asked)
+    for query, reply in zip(REQUESTS, local.complete_all(REQUESTS), strict=True):
+        ids = tokenize_prompt(tokenizer, query)
         assert reply.text == tokenizer.decode(greedy(local.base.model, ids, 12), skip_special_tokens=True)
         assert (reply.finish, reply.usage.prompt_tokens, reply.usage.completion_tokens) == (
             FinishReason.LENGTH,
@@ -93,8 +93,8 @@ def test_the_batch_does_not_change_a_greedy_reply(local, budget, monkeypatch):
 
 def test_it_stops_at_whatever_ends_a_turn(tokenizer):
     spoken = greedy(tiny.model(), tokenize_prompt(tokenizer, REQUESTS[0]), 12)
-    end = next(token for place, token in enumerate(spoken) if place > 2 and token not in spoken[:place])
-    place = spoken.index(end)
+    end = next(token for index, token in enumerate(spoken) if index > 2 and token not in spoken[:index])
+    position = spoken.index(end)
     by_settings = tiny.model()
     by_settings.generation_config.eos_token_id = [7, end]
     replies = [TransformersModel.of(by_settings, tokenizer, "tiny").complete_all([REQUESTS[0], REQUESTS[5]])[0]]
@@ -102,8 +102,8 @@ def test_it_stops_at_whatever_ends_a_turn(tokenizer):
     by_tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
     replies += TransformersModel.of(tiny.model(), by_tokenizer, "tiny").complete_all([REQUESTS[0]])
     for reply in replies:
-        assert (reply.text, reply.finish) == (tokenizer.decode(spoken[:place]), FinishReason.STOP)
-        assert reply.usage.completion_tokens == place + 1
+        assert (reply.text, reply.finish) == (tokenizer.decode(spoken[:position]), FinishReason.STOP)
+        assert reply.usage.completion_tokens == position + 1
 
 
 def test_a_limit_is_each_requests_own(local):
@@ -151,14 +151,14 @@ def test_drawing_follows_the_probabilities():
 def test_adapters_share_a_base_and_stay_apart(local, adapters, tokenizer):
     before = local.complete_all(REQUESTS)
     first, second = [local.with_adapter(folder) for folder in adapters]
-    said = [model.complete_all(REQUESTS) for model in (first, second, local, first)]
-    assert said[0] != said[1]
-    assert said[0] == said[3]
-    assert said[2] == before
+    outputs = [model.complete_all(REQUESTS) for model in (first, second, local, first)]
+    assert outputs[0] != outputs[1]
+    assert outputs[0] == outputs[3]
+    assert outputs[2] == before
     assert first.base is second.base
     assert (first.name, local.name) == ("tiny+checkpoint-1", "tiny")
     assert second.with_adapter(adapters[0]).name == "tiny+checkpoint-1"
-    for folder, replies in zip(adapters, said[:2], strict=True):
+    for folder, replies in zip(adapters, outputs[:2], strict=True):
         reference = load_adapter(tiny.model(), folder)
         ids = tokenize_prompt(tokenizer, REQUESTS[3])
         assert replies[3].text == tokenizer.decode(greedy(reference, ids, 12), skip_special_tokens=True)
@@ -240,12 +240,12 @@ def failing(local, monkeypatch, error, rows):
 def test_batches_are_halved_where_memory_runs_out(local, monkeypatch, error):
     expected = local.complete_all(REQUESTS)
     tried = failing(local, monkeypatch, error, 4)
-    told = []
-    model = replace(local, progress=lambda done, of: told.append((done, of)))
+    updates = []
+    model = replace(local, progress=lambda done, of: updates.append((done, of)))
     assert model.complete_all(REQUESTS) == expected
     assert tried[0] == 9
     assert max(tried[3:]) < 4  # once halved, the rest is not tried as large again
-    assert told[-1] == (9, 9)
+    assert updates[-1] == (9, 9)
 
 
 def test_one_request_too_large_for_memory_is_a_sentence(local, monkeypatch):
@@ -267,9 +267,9 @@ def test_no_requests_no_replies(local):
 @pytest.mark.slow
 def test_a_real_model_answers():
     model = TransformersModel.load(str(tiny.gguf()), dtype="float32", device="cpu")
-    asked = [request(f"What is the capital of {land}?", max_tokens=24) for land in ("France", "Japan", "Egypt")]
-    replies = model.complete_all(asked)
+    requests = [request(f"What is the capital of {land}?", max_tokens=24) for land in ("France", "Japan", "Egypt")]
+    replies = model.complete_all(requests)
     for reply, city in zip(replies, ("Paris", "Tokyo", "Cairo"), strict=True):
         assert city in reply.text
-    assert replies == [model.complete_all([one])[0] for one in asked]
+    assert replies == [model.complete_all([query])[0] for query in requests]
     assert any(reply.finish is FinishReason.STOP for reply in replies)

@@ -65,10 +65,10 @@ class LLM:
 
     def generate(self, prompts, sampling_params, *, lora_request, use_tqdm):
         assert not use_tqdm
-        self.calls.append((prompts, [one.settings for one in sampling_params], lora_request))
+        self.calls.append((prompts, [params.settings for params in sampling_params], lora_request))
         name = "base" if lora_request is None or self.deaf else lora_request.lora_name
         ids = [*self.tokenizer(f"1. I am {name}.\nFinal answer: {name}")["input_ids"], self.tokenizer.eos_token_id]
-        return [SimpleNamespace(outputs=[output(ids[: one.settings["max_tokens"]])]) for one in sampling_params]
+        return [SimpleNamespace(outputs=[output(ids[: params.settings["max_tokens"]])]) for params in sampling_params]
 
 
 def output(ids):
@@ -102,14 +102,14 @@ def vllm(tokenizer, monkeypatch):
 @pytest.fixture
 def folders(tmp_path):
     """Two adapters by the same name in two runs."""
-    made = []
+    paths = []
     for run in "ab":
         folder = tmp_path / run / "checkpoint-5"
         folder.mkdir(parents=True)
         (folder / "adapter_model.safetensors").write_text(f"weights of {run}")
         (folder / "adapter_config.json").write_text(json.dumps({"r": 12}))
-        made.append(folder)
-    return made
+        paths.append(folder)
+    return paths
 
 
 def ask(**decoding):

@@ -42,9 +42,9 @@ def adapter(folder, tmp_path_factory):
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.1)
-    place = tmp_path_factory.mktemp("adapter")
-    model.save_pretrained(place)
-    return place
+    adapter_path = tmp_path_factory.mktemp("adapter")
+    model.save_pretrained(adapter_path)
+    return adapter_path
 
 
 def logits(model):
@@ -148,8 +148,8 @@ def write_gguf(path, model):
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
     for name, value in state.items():
-        found = [count for part, count in heads.items() if part in name]
-        rows = interleaved(value, found[0]) if found else value
+        head_counts = [count for part, count in heads.items() if part in name]
+        rows = interleaved(value, head_counts[0]) if head_counts else value
         writer.add_tensor(names.get_name(name, (".weight",)), rows.copy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -221,14 +221,14 @@ def test_adapter_on_all_linear_layers_leaves_the_routers_of_experts_out():
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
     model = transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(**sizes, **experts, **heads))
     adapted = {}
-    for kept in (True, False):
+    for with_routers in (True, False):
         config = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
-        if not kept:
+        if not with_routers:
             leave_out_routers(config, model)
         names = [
             name for name, _ in peft.get_peft_model(deepcopy(model), config).named_parameters() if "lora_A" in name
         ]
-        adapted[kept] = {name.split(".layers.0.")[1].split(".lora_A")[0] for name in names}
+        adapted[with_routers] = {name.split(".layers.0.")[1].split(".lora_A")[0] for name in names}
     routers = {name for name in adapted[True] if "gate" in name.split(".")}
     assert routers
     assert adapted[False] == adapted[True] - routers

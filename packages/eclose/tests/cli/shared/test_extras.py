@@ -204,8 +204,8 @@ def folder(tmp_path_factory):
         if words.startswith("annotate audit"):
             _split_families(folder)
         run = [sys.executable, "-m", "eclose.cli.main", *words.split()]
-        done = subprocess.run(run, cwd=folder, check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        process = subprocess.run(run, cwd=folder, check=False, capture_output=True, text=True)
+        assert process.returncode == 0, process.stderr
     shutil.copytree(folder / "demo", folder / "labelled")
     (folder / "demo" / "ledger.sqlite").write_bytes(b"")
     (folder / "weights").mkdir()
@@ -225,13 +225,13 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(folder):
-    known = set(leaves(typer.main.get_command(app)))
-    words = {name: arguments for name, (arguments, _) in COMMANDS.items() if name in known}
+    commands = set(leaves(typer.main.get_command(app)))
+    words = {name: arguments for name, (arguments, _) in COMMANDS.items() if name in commands}
     source = str(Path(eclose.__file__).parents[2])
     run = [sys.executable, "-c", DRIVER, source, json.dumps(words)]
-    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    process = subprocess.run(run, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
 def test_all_commands_are_tried():

@@ -48,7 +48,7 @@ def cases():
     plans = (FailurePlan(), *FAILURE_PLANS[:3])
     items = list(islice(make_world_items("short-easy", 3), 8))
     planted = [(item.instance, break_response(item, plans[i % 4], "planted")) for i, item in enumerate(items)]
-    return [(instance, made.response) for instance, made in planted if made is not None]
+    return [(instance, broken.response) for instance, broken in planted if broken is not None]
 
 
 def write_lines(path, records):

@@ -38,9 +38,9 @@ def test_a_terminal_gets_a_table_with_lines(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     print_table("Title", ("benchmark", "n", "supporting"), ROWS)
-    shown = terminal.getvalue()
-    assert "│ HotpotQA" in shown
-    assert "2 [2-2]" in shown  # not taken for markup
+    output = terminal.getvalue()
+    assert "│ HotpotQA" in output
+    assert "2 [2-2]" in output  # not taken for markup
 
 
 WIDE = [(name, *[f"{number}.{digit} (1,234/5,678, +9)" for digit in range(7)]) for number, name in enumerate("abcde")]

@@ -24,14 +24,14 @@ def screen(monkeypatch):
     monkeypatch.delenv("ECLOSE_DEADLINE", raising=False)
 
     def run(*words, **environment):
-        seen = {}
+        arguments = {}
 
         def forecast(_instances, model, settings, calls, *, layout):
-            seen.update(model=model.name, attempts=settings.attempts, calls=calls, layout=layout)
+            arguments.update(model=model.name, attempts=settings.attempts, calls=calls, layout=layout)
             raise typer.Exit
 
         monkeypatch.setattr(screen_questions, "forecast_screening", forecast)
-        return seen, CliRunner().invoke(app, [*WORDS, *words], env=environment)
+        return arguments, CliRunner().invoke(app, [*WORDS, *words], env=environment)
 
     return run
 
@@ -41,18 +41,18 @@ JUDGE = ("--judge", "http://127.0.0.1:1/v1/m")
 
 def test_recipe_sets_options_and_settings_without_a_flag(screen, tmp_path):
     settings = {"judge": "openai/gpt-x", "attempts": 3, "deadline": 30, "format": "ragas", "no_price": "true"}
-    seen, result = screen(*recipe(tmp_path, **settings))
+    arguments, result = screen(*recipe(tmp_path, **settings))
     assert result.exit_code == 0, result.output
-    assert (seen["model"], seen["attempts"], seen["layout"]) == ("openai/gpt-x", 3, "ragas")
-    assert (seen["calls"].deadline, seen["calls"].unpriced) == (30.0, True)
+    assert (arguments["model"], arguments["attempts"], arguments["layout"]) == ("openai/gpt-x", 3, "ragas")
+    assert (arguments["calls"].deadline, arguments["calls"].unpriced) == (30.0, True)
 
 
 def test_flag_precedes_environment_precedes_recipe_precedes_default(screen, tmp_path):
     words = [*JUDGE, *recipe(tmp_path, concurrency=3, deadline=30)]
     assert screen(*JUDGE)[0]["calls"].concurrency == 64
     assert screen(*words)[0]["calls"].concurrency == 3
-    seen, _ = screen(*words, ECLOSE_CONCURRENCY="5", ECLOSE_DEADLINE="20")
-    assert (seen["calls"].concurrency, seen["calls"].deadline) == (5, 20.0)
+    arguments, _ = screen(*words, ECLOSE_CONCURRENCY="5", ECLOSE_DEADLINE="20")
+    assert (arguments["calls"].concurrency, arguments["calls"].deadline) == (5, 20.0)
     assert screen(*words, "--concurrency", "7", ECLOSE_CONCURRENCY="5")[0]["calls"].concurrency == 7
 
 
@@ -90,18 +90,20 @@ def test_help_and_guide_name_every_setting_of_recipes():
     }
     assert len(keys["judge run"]) > 20
     for words, names in keys.items():
-        shown = " ".join(CliRunner().invoke(app, [*words.split(), "--help"]).output.split())
-        assert all(name in shown for name in names), words
-        assert ("--recipe" in shown) is (bool(names) or words == "train"), words
+        help_text = " ".join(CliRunner().invoke(app, [*words.split(), "--help"]).output.split())
+        assert all(name in help_text for name in names), words
+        assert ("--recipe" in help_text) is (bool(names) or words == "train"), words
         assert [name for name in names if f"`{name}`" not in guide] == [], words
 
 
 def test_one_value_of_a_repeatable_option_needs_no_list(monkeypatch, tmp_path):
-    seen = []
-    monkeypatch.setattr(calibration, "calibrate_run", lambda *_, settings, **__: seen.append(settings.heads) or {})
+    recorded_heads = []
+    monkeypatch.setattr(
+        calibration, "calibrate_run", lambda *_, settings, **__: recorded_heads.append(settings.heads) or {}
+    )
     for heads in ("support", ["support", "closure"]):
         assert CliRunner().invoke(app, ["detect", "calibrate", "run", *recipe(tmp_path, head=heads)]).exit_code == 0
-    assert seen == [("support",), ("support", "closure")]
+    assert recorded_heads == [("support",), ("support", "closure")]
 
 
 @pytest.mark.parametrize("name", ["dead_line", "recipe", "instances", "help"])

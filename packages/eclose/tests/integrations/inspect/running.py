@@ -32,12 +32,12 @@ WARNINGS = [
 
 def planted(count):
     """Questions of the world, each with a response that fails in another way, and what a judge must say of it."""
-    made = []
+    cases = []
     plans = (FailurePlan(), *FAILURE_PLANS)
-    for place, item in enumerate(islice(make_world_items("short-easy", 3), count)):
-        rotated = (*plans[5 * place % len(plans) :], *plans)
-        made.append((item.instance, next(found for plan in rotated if (found := break_response(item, plan, "x")))))
-    return made
+    for index, item in enumerate(islice(make_world_items("short-easy", 3), count)):
+        rotated = (*plans[5 * index % len(plans) :], *plans)
+        cases.append((item.instance, next(broken for plan in rotated if (broken := break_response(item, plan, "x")))))
+    return cases
 
 
 def said(text, stop="stop", **extra):
@@ -54,7 +54,7 @@ def scripted(answer):
 
 def planted_answers(cases):
     """What the planted responses say, by the question asked."""
-    by_question = {instance.question: made.response.completion for instance, made in cases}
+    by_question = {instance.question: broken.response.completion for instance, broken in cases}
     return lambda text: by_question[parse_question_message(text)[0]]
 
 

@@ -54,10 +54,10 @@ def build_log(*, scored=True):
     """Return a log of six questions, the first of them answered twice; its second response has no score."""
     cases = planted(6)
     samples = []
-    for epoch, (instance, made) in [*((1, case) for case in cases), (2, cases[0])]:
-        output = ModelOutput.from_content(MODEL, made.response.completion)
+    for epoch, (instance, broken) in [*((1, case) for case in cases), (2, cases[0])]:
+        output = ModelOutput.from_content(MODEL, broken.response.completion)
         response = response_from_output(instance, output, MODEL, epoch)
-        case = JudgedCase(instance, response, replace(judgment_of(made), response_id=response.id))
+        case = JudgedCase(instance, response, replace(judgment_of(broken), response_id=response.id))
         sample = EvalSample(
             id=instance.id, epoch=epoch, input=instance.question, target=list(instance.accepted_answers), output=output,
             scores={"lgg": build_judged_score(case)} if scored and epoch == 1 else None,
@@ -79,7 +79,7 @@ def test_log_of_another_task_is_imported_with_its_judgments(tmp_path):
         RecordCounts(7, 6, {"not scored": 1}),
     ]
     verdicts = {case.instance.id: case.verdict for case in read_judged_cases(tmp_path / "run").cases}
-    assert verdicts == {instance.id: made.verdict for instance, made in planted(6)}
+    assert verdicts == {instance.id: broken.verdict for instance, broken in planted(6)}
 
 
 def test_a_file_that_is_no_log_is_refused(tmp_path):
@@ -183,13 +183,15 @@ def test_an_evaluation_becomes_a_run_that_can_be_diagnosed(tmp_path, monkeypatch
     assert "4 received = 4 accepted" in result.output
     assert result.output.count("4 received = 3 accepted + 1 rejected (refusal 1)") == 2
     read = read_judged_cases(folder)
-    found = read.cases
+    judged_cases = read.cases
     ((where, reason),) = read.left_out
     assert (where.endswith(f"sample {cases[3][0].id!r} epoch 1"), reason) == (True, "refusal")
     assert (read.checked, read.stale) == (True, ())
     assert read.rejected["responses.jsonl (data from-inspect)"] == {"refusal": 1}
-    assert {case.instance.id: case.verdict for case in found} == {one.id: made.verdict for one, made in cases[:3]}
-    assert {case.response.source for case in found} == {ResponseSource("mockllm/model")}
+    assert {case.instance.id: case.verdict for case in judged_cases} == {
+        instance.id: broken.verdict for instance, broken in cases[:3]
+    }
+    assert {case.response.source for case in judged_cases} == {ResponseSource("mockllm/model")}
     again = CliRunner().invoke(app, ["data", "from-inspect", log.location, "--out", str(folder)])
     assert again.output.count("nothing to do") == 3
     diagnosis = CliRunner().invoke(app, ["diagnose", str(folder), "--out", str(tmp_path / "report")])
@@ -202,7 +204,7 @@ def test_log_is_scored_by_the_command_of_the_guide(tmp_path, monkeypatch):
     write_eval_log(build_log(scored=False), log)
     words = ["score", log, "--scorer", "eclose/lgg", "-S", "judge=openai-api/world/world", "--overwrite"]
     with world(monkeypatch=monkeypatch):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "inspect_ai", *map(str, words), "--action", "overwrite", "--display", "plain"],
             env=dict(os.environ),
             cwd=tmp_path,
@@ -211,7 +213,7 @@ def test_log_is_scored_by_the_command_of_the_guide(tmp_path, monkeypatch):
             timeout=300,
             check=False,
         )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
     import_inspect_log(log, tmp_path / "run")
     judged = {case.instance.id: case.verdict for case in read_judged_cases(tmp_path / "run").cases}
-    assert judged == {instance.id: made.verdict for instance, made in planted(6)}
+    assert judged == {instance.id: broken.verdict for instance, broken in planted(6)}

@@ -27,10 +27,10 @@ def scores(values, questions=None):
 
 def test_a_rate_with_its_error_and_interval():
     # 3 of 4: the squared deviations sum to 3/4, so the error is sqrt(3/4 * 4/3) / 4.
-    told = label_rate_metric()(scores([1.0, 1.0, 0.0, 1.0]))
-    assert (told["rate"], told["n"]) == (0.75, 4)
-    assert told["stderr"] == pytest.approx(sqrt(0.75 * 4 / 3) / 4, abs=1e-12)
-    assert 0 <= told["low"] < 0.75 < told["high"] <= 1
+    metrics = label_rate_metric()(scores([1.0, 1.0, 0.0, 1.0]))
+    assert (metrics["rate"], metrics["n"]) == (0.75, 4)
+    assert metrics["stderr"] == pytest.approx(sqrt(0.75 * 4 / 3) / 4, abs=1e-12)
+    assert 0 <= metrics["low"] < 0.75 < metrics["high"] <= 1
 
 
 def test_responses_to_one_question_err_together():
@@ -46,20 +46,20 @@ def test_responses_to_one_question_err_together():
 def test_the_error_is_the_one_inspect_computes():
     rng = np.random.default_rng(3)
     values = [float(value) for value in rng.integers(0, 2, 60)]
-    made = scores(values, [f"q{place}" for place in rng.integers(0, 20, 60)])
-    assert label_rate_metric()(made)["stderr"] == pytest.approx(stderr(cluster="q")(made), abs=1e-12)
+    sample_scores = scores(values, [f"q{number}" for number in rng.integers(0, 20, 60)])
+    assert label_rate_metric()(sample_scores)["stderr"] == pytest.approx(stderr(cluster="q")(sample_scores), abs=1e-12)
 
 
 def test_certainty_is_not_promised():
-    told = label_rate_metric()(scores([1.0] * 5))
-    assert (told["low"], told["high"]) == pytest.approx((0.025 ** (1 / 5), 1))
+    metrics = label_rate_metric()(scores([1.0] * 5))
+    assert (metrics["low"], metrics["high"]) == pytest.approx((0.025 ** (1 / 5), 1))
     assert label_rate_metric()(scores([0.0] * 5))["high"] == pytest.approx(1 - 0.025 ** (1 / 5))
 
 
 def test_what_does_not_exist_is_not_zero():
-    told = label_rate_metric()([])
-    assert told.pop("n") == 0
-    assert all(isnan(value) for value in told.values())
+    metrics = label_rate_metric()([])
+    assert metrics.pop("n") == 0
+    assert all(isnan(value) for value in metrics.values())
     assert isnan(label_rate_metric()(scores([1.0]))["stderr"])
     assert label_rate_metric()(scores([1.0]))["rate"] == 1.0
 
@@ -73,20 +73,20 @@ def test_the_gap_among_the_insufficient_and_the_wrong_as_in_our_own_reports():
         Verdict(None, True, False, False, False),
         Verdict(),
     ]
-    told = gap_metric()(scores([build_score_value(verdict) for verdict in verdicts]))
-    assert (told["responses"], told["undecided"]) == (6, 2)
+    metrics = gap_metric()(scores([build_score_value(verdict) for verdict in verdicts]))
+    assert (metrics["responses"], metrics["undecided"]) == (6, 2)
     # Insufficient and judged: three, of which two are in the gap; two more may be.
-    assert (told["LggShare"], told["LggShare_n"], told["LggShare_unjudged"]) == (pytest.approx(2 / 3), 3, 2)
-    rows = [SettledVerdict(str(place), str(place), verdict) for place, verdict in enumerate(verdicts)]
+    assert (metrics["LggShare"], metrics["LggShare_n"], metrics["LggShare_unjudged"]) == (pytest.approx(2 / 3), 3, 2)
+    rows = [SettledVerdict(str(number), str(number), verdict) for number, verdict in enumerate(verdicts)]
     (ours,) = summarize_verdicts(rows)
     for metric in (Metric.GAP_SHARE, Metric.GAP_RISK):
-        assert told[metric] == ours.rates[metric].value
-        assert (told[f"{metric}_low"], told[f"{metric}_high"]) == ours.estimates[metric].interval
+        assert metrics[metric] == ours.rates[metric].value
+        assert (metrics[f"{metric}_low"], metrics[f"{metric}_high"]) == ours.estimates[metric].interval
 
 
 def test_a_gap_among_nothing_is_undefined():
     assert gap_metric()([]) == {"responses": 0, "undecided": 0}
-    told = gap_metric()(scores([build_score_value(Verdict(True, True, True, True, True))]))
-    assert isnan(told["LggShare"])
-    assert told["LggShare_n"] == 0
+    metrics = gap_metric()(scores([build_score_value(Verdict(True, True, True, True, True))]))
+    assert isnan(metrics["LggShare"])
+    assert metrics["LggShare_n"] == 0
     assert gap_metric()(scores([nan]))["undecided"] == 1

@@ -55,10 +55,10 @@ def model_of(answer):
     """A model that calls the function with the messages and the configuration it is sent."""
 
     def output(messages, _tools, _choice, config):
-        made = answer(messages, config)
-        if isinstance(made, Exception):
-            raise made
-        return made
+        reply = answer(messages, config)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     return InspectModel(get_model("mockllm/judge", custom_outputs=output))
 
@@ -93,16 +93,16 @@ def test_tokens_out_of_a_cache_were_read_too():
 
 @pytest.mark.slow
 def test_what_is_asked_arrives():
-    seen = []
+    calls = []
 
     def answer(messages, config):
-        seen.append((messages, config))
+        calls.append((messages, config))
         return said('{"closed": true}')
 
     decoding = Decoding(max_tokens=9, temperature=0.5, top_p=0.9, seed=4, effort="low", thinking=False)
     request = Request(MESSAGES, decoding, SHAPED.schema)
     assert json.loads(asyncio.run(model_of(answer).complete(request)).text) == {"closed": True}
-    ((messages, config),) = seen
+    ((messages, config),) = calls
     assert [(message.role, message.text) for message in messages] == [
         (message["role"], message["content"]) for message in MESSAGES
     ]
@@ -121,13 +121,13 @@ STEPS = ("1", "2")
 def test_the_shape_of_a_reply_comes_through_whole(question):
     schema = judge_reply_schema(question, STEPS)
     config = build_inspect_config(Request(MESSAGES, schema=ReplySchema(question, schema)))
-    told = json_schema_dump(config.response_schema.json_schema)
+    sent_schema = json_schema_dump(config.response_schema.json_schema)
     # Inspect knows no definitions: the schema of a step stands where it is used.
     if question in (JudgeQuestion.SOUNDNESS, JudgeQuestion.SOUNDNESS_WINDOW):
-        assert told["properties"]["steps"]["properties"] == dict.fromkeys(STEPS, schema["$defs"]["step"])
-        assert told["properties"]["steps"]["required"] == list(STEPS)
+        assert sent_schema["properties"]["steps"]["properties"] == dict.fromkeys(STEPS, schema["$defs"]["step"])
+        assert sent_schema["properties"]["steps"]["required"] == list(STEPS)
     else:
-        assert told == schema
+        assert sent_schema == schema
 
 
 def test_another_draw_has_another_seed_and_is_not_taken_from_a_cache():
@@ -177,11 +177,11 @@ def test_what_inspect_does_not_take_is_said():
     ],
 )
 def test_a_reply_that_is_none_has_a_kind(output, request_, kind):
-    found = failure(output, request_)
-    assert found.kind is kind
+    call_failure = failure(output, request_)
+    assert call_failure.kind is kind
     if output.choices:
-        assert found.reply.text == output.completion
-        assert found.reply.usage == TokenUsage(7, 3)
+        assert call_failure.reply.text == output.completion
+        assert call_failure.reply.usage == TokenUsage(7, 3)
 
 
 def test_no_usage_is_not_nothing_used():
@@ -219,10 +219,10 @@ def test_an_error_of_a_provider_has_a_kind(error, kind):
 
 
 def test_how_long_to_wait_is_kept_and_the_key_is_not():
-    made = model_of(lambda *_: status_error(429, "key abcdefgh12345 is too fast", **{"retry-after": "7"}))
-    made._model.api.api_key = "abcdefgh12345"
+    model = model_of(lambda *_: status_error(429, "key abcdefgh12345 is too fast", **{"retry-after": "7"}))
+    model._model.api.api_key = "abcdefgh12345"
     with pytest.raises(CallFailure) as raised:
-        asyncio.run(made.complete(PLAIN))
+        asyncio.run(model.complete(PLAIN))
     assert raised.value.retry_after == 7
     assert "abcdefgh" not in f"{raised.value} {raised.value.raw}"
 
@@ -239,7 +239,7 @@ def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
     """Over HTTP, with our retries and our ledger around it: planted labels come back whatever the line does."""
     cases = planted(4)
     jsonl.write_records(tmp_path / "instances.jsonl", (instance for instance, _ in cases))
-    jsonl.write_records(tmp_path / "responses.jsonl", (made.response for _, made in cases))
+    jsonl.write_records(tmp_path / "responses.jsonl", (broken.response for _, broken in cases))
     behaviour = None if fault is None else ServerBehaviour(faults={fault: 0.3}, max_faults_per_key=1)
     with world(behaviour=behaviour, monkeypatch=monkeypatch) as server:
         sources = find_judge_inputs(tmp_path, tmp_path)
@@ -251,17 +251,17 @@ def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
                 calls=CallSettings(unpriced=True),
             )
         )
-    judgments = {one.response_id: one for one in jsonl.read_records(tmp_path / "judgments.jsonl", Judgment)}
-    for _, made in cases:
-        assert judgments[made.response.id].verdict == made.verdict
-        assert judgments[made.response.id].judge == f"inspect/{WORLD}@{format_server_name(server.base_url)}"
+    judgments = {record.response_id: record for record in jsonl.read_records(tmp_path / "judgments.jsonl", Judgment)}
+    for _, broken in cases:
+        assert judgments[broken.response.id].verdict == broken.verdict
+        assert judgments[broken.response.id].judge == f"inspect/{WORLD}@{format_server_name(server.base_url)}"
 
 
 @pytest.mark.slow
 def test_the_command_judges_through_inspect(tmp_path, monkeypatch):
     cases = planted(2)
     jsonl.write_records(tmp_path / "instances.jsonl", {instance.id: instance for instance, _ in cases}.values())
-    jsonl.write_records(tmp_path / "responses.jsonl", [made.response for _, made in cases])
+    jsonl.write_records(tmp_path / "responses.jsonl", [broken.response for _, broken in cases])
     with world(monkeypatch=monkeypatch) as server:
         words = ["judge", str(tmp_path), "--judge", f"inspect/{WORLD}", "--base-url", server.base_url, "--no-price"]
         result = CliRunner().invoke(app, words)
@@ -305,6 +305,6 @@ def test_an_error_that_holds_the_key_is_told_without_it():
     model = InspectModel(get_model("gossip/x", api_key=canary, memoize=False))
     with pytest.raises(CallFailure) as raised:
         asyncio.run(model.complete(Request(({"role": "user", "content": "x"},))))
-    told = "".join(traceback.format_exception(raised.value))
-    assert "no account for [key]" in told
-    assert canary not in told
+    traceback_text = "".join(traceback.format_exception(raised.value))
+    assert "no account for [key]" in traceback_text
+    assert canary not in traceback_text

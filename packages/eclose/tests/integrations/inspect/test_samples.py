@@ -92,10 +92,10 @@ def test_a_sample_carries_its_question_whole():
 
 
 def test_passages_of_other_peoples_tasks():
-    found = convert_samples.instance_from_sample(
+    instance = convert_samples.instance_from_sample(
         7, "Where?", ["Arica", "Arica, Chile"], {"contexts": ["Ana was born in Arica."]}
     )
-    assert found == replace(INSTANCE, id="7", evidence=(Passage("0", "", "Ana was born in Arica."),))
+    assert instance == replace(INSTANCE, id="7", evidence=(Passage("0", "", "Ana was born in Arica."),))
     assert (
         convert_samples.instance_from_sample(7, "Where?", [""], {"retrieved_contexts": ["x"]}).reference_answer is None
     )
@@ -108,19 +108,23 @@ def test_a_sample_without_passages_is_refused(metadata):
 
 
 def test_a_response_out_of_an_output():
-    found = convert_samples.response_from_output(
+    response = convert_samples.response_from_output(
         INSTANCE, said("1. Ana was born in Arica.\nFinal answer: Arica"), "a/b", 1
     )
-    assert (found.trace.texts, found.answer, found.instance_id) == (("Ana was born in Arica.",), "Arica", "i")
-    assert (found.source.model, found.cut_off) == ("a/b", False)
+    assert (response.trace.texts, response.answer, response.instance_id) == (("Ana was born in Arica.",), "Arica", "i")
+    assert (response.source.model, response.cut_off) == ("a/b", False)
     other = [("a/b", 2), ("a/c", 1)]
-    assert found.id not in {convert_samples.response_from_output(INSTANCE, said("x"), *told).id for told in other}
-    assert found.id == convert_samples.response_from_output(INSTANCE, said("x"), "a/b", 1).id
+    assert response.id not in {
+        convert_samples.response_from_output(INSTANCE, said("x"), *model_epoch).id for model_epoch in other
+    }
+    assert response.id == convert_samples.response_from_output(INSTANCE, said("x"), "a/b", 1).id
 
 
 def test_a_response_that_was_cut_off_has_no_answer():
-    found = convert_samples.response_from_output(INSTANCE, said("1. Ana.\nFinal answer: Ari", "max_tokens"), "a/b", 1)
-    assert (found.answer, found.cut_off) == (None, True)
+    response = convert_samples.response_from_output(
+        INSTANCE, said("1. Ana.\nFinal answer: Ari", "max_tokens"), "a/b", 1
+    )
+    assert (response.answer, response.cut_off) == (None, True)
 
 
 def test_no_response_is_not_an_empty_one():

@@ -59,19 +59,19 @@ def test_an_exact_judge_gives_the_planted_labels(tmp_path, monkeypatch):
         judge = judge_at(server)
         log = run(task_of(cases, judge), tmp_path, judge, model=under_test(cases))
     assert log.status == "success"
-    by_id = {instance.id: made for instance, made in cases}
+    by_id = {instance.id: broken for instance, broken in cases}
     assert {sample.id for sample in log.samples} == by_id.keys()
     for sample in log.samples:
-        score, made = sample.scores["lgg"], by_id[sample.id]
-        assert get_verdict_labels(parse_score_labels(score.value)) == get_verdict_labels(made.verdict)
+        score, broken = sample.scores["lgg"], by_id[sample.id]
+        assert get_verdict_labels(parse_score_labels(score.value)) == get_verdict_labels(broken.verdict)
         judgment = read_metadata_record(Judgment, score.metadata, "judgment")
-        assert judgment.verdict == made.verdict
-        assert [step.failure for step in judgment.steps] == [step.failure for step in made.steps]
-        assert (judgment.judge, score.answer) == (f"inspect/{WORLD}", made.response.answer)
-    assert len({made.verdict for made in by_id.values()}) >= 5
+        assert judgment.verdict == broken.verdict
+        assert [step.failure for step in judgment.steps] == [step.failure for step in broken.steps]
+        assert (judgment.judge, score.answer) == (f"inspect/{WORLD}", broken.response.answer)
+    assert len({broken.verdict for broken in by_id.values()}) >= 5
     results = {score.name: score for score in log.results.scores}
     for key in SCORE_KEYS:
-        truth = [get_verdict_labels(made.verdict)[key] for made in by_id.values()]
+        truth = [get_verdict_labels(broken.verdict)[key] for broken in by_id.values()]
         assert results[key].metrics["eclose/judged_rate"].value == sum(truth) / 10
         assert (results[key].scored_samples, results[key].unscored_samples) == (10, 0)
     assert log.eval.scorers[0].metadata["guidelines"].keys() >= {"judge_soundness", "judge_joint"}
@@ -83,7 +83,7 @@ def test_a_judge_that_spoils_its_replies_leaves_labels_open_and_makes_none_up(tm
     with world(behaviour=spoiled, monkeypatch=monkeypatch) as server:
         judge = judge_at(server)
         log = run(task_of(cases, judge, attempts=1), tmp_path, judge, model=under_test(cases))
-    by_id = {instance.id: made for instance, made in cases}
+    by_id = {instance.id: broken for instance, broken in cases}
     reasons, missing = set(), dict.fromkeys(SCORE_KEYS, 0)
     for sample in log.samples:
         score, truth = sample.scores["lgg"], build_score_value(by_id[sample.id].verdict)
@@ -110,7 +110,7 @@ def test_the_judge_may_be_bound_to_a_role_and_every_epoch_is_a_response(tmp_path
         )
     judged = [read_metadata_record(Judgment, sample.scores["lgg"].metadata, "judgment") for sample in log.samples]
     assert len({judgment.response_id for judgment in judged}) == 4
-    truth = {instance.id: made.verdict for instance, made in cases}
+    truth = {instance.id: broken.verdict for instance, broken in cases}
     assert all(judgment.verdict == truth[sample.id] for judgment, sample in zip(judged, log.samples, strict=True))
     (overall,) = (score for score in log.results.scores if score.name == "lgg")
     assert overall.metrics["responses"].value == 4
@@ -144,20 +144,20 @@ def test_a_refusal_is_no_response_and_nobody_is_asked_about_it(tmp_path, monkeyp
     score = log.samples[0].scores["lgg"]
     assert score.reason == "refusal"
     assert all(isnan(value) for value in score.value.values())
-    assert {one.unscored_samples for one in log.results.scores if one.name in SCORE_KEYS} == {1}
+    assert {score.unscored_samples for score in log.results.scores if score.name in SCORE_KEYS} == {1}
 
 
 def test_inspect_finds_the_scorer_by_its_name(tmp_path, monkeypatch):
     """``inspect score --scorer eclose/lgg`` on a log of another task, in a process of its own."""
     cases = planted(2)
     samples = [build_inspect_sample(instance) for instance, _ in cases]
-    answers = {instance.question: made.response.completion for instance, made in cases}
+    answers = {instance.question: broken.response.completion for instance, broken in cases}
     log = run(Task(dataset=samples), tmp_path, model=scripted(lambda text: said(answers[text])))
     with world(monkeypatch=monkeypatch):
         command = [str(Path(sys.executable).with_name("inspect")), "score", log.location]
         command += ["--scorer", "eclose/lgg", "-S", f"judge={WORLD}", "--action", "append", "--overwrite"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
-    assert done.returncode == 0, done.stderr + done.stdout
-    truth = {instance.id: made.verdict for instance, made in cases}
+        process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
+    assert process.returncode == 0, process.stderr + process.stdout
+    truth = {instance.id: broken.verdict for instance, broken in cases}
     for sample in read_eval_log(log.location).samples:
         assert parse_score_labels(sample.scores["lgg"].value) == truth[sample.id]

@@ -28,15 +28,15 @@ FILES = [
 
 @pytest.mark.parametrize(("task", "name"), FILES)
 def test_one_sample_per_question_by_its_id(task, name, qa):
-    made = task(str(qa / name))
+    inspect_task = task(str(qa / name))
     instances = {instance.id: instance for instance in unwrap_records(scan_instances(qa / name))}
-    assert [sample.id for sample in made.dataset] == list(instances)
-    for sample in made.dataset:
+    assert [sample.id for sample in inspect_task.dataset] == list(instances)
+    for sample in inspect_task.dataset:
         instance = instances[sample.id]
         assert (sample.input, sample.target) == (instance.question, list(instance.accepted_answers))
         assert instance_from_sample(sample.id, "", [], sample.metadata) == instance
-    assert f"= {len(instances)} accepted" in made.metadata["questions"]
-    assert made.metadata["prompt"] == ResponsePrompt().hash
+    assert f"= {len(instances)} accepted" in inspect_task.metadata["questions"]
+    assert inspect_task.metadata["prompt"] == ResponsePrompt().hash
 
 
 def test_duplicates_are_counted_and_what_is_wrong_raises(qa, tmp_path):
@@ -74,17 +74,17 @@ def test_a_task_from_a_file_to_the_planted_labels_over_http(tmp_path, monkeypatc
     cases = planted(5)
     file = tmp_path / "questions.json"
     file.write_text(json.dumps([as_hotpot(instance) for instance, _ in cases]))
-    seen = []
-    with world(cases, monkeypatch=monkeypatch, seen=seen) as server:
+    requests = []
+    with world(cases, monkeypatch=monkeypatch, seen=requests) as server:
         judge, model = judge_at(server), judge_at(server)
         task = hotpotqa_task(str(file), judge, demonstrations=1, order="question_first", max_new_tokens=700)
         log = run(task, tmp_path, judge, model, model=model)
     assert log.status == "success"
     assert (log.eval.task, log.eval.model) == ("eclose/hotpotqa", "openai-api/world/world")
     assert log.results.headline.score == "TRR"
-    truth = {instance.id: made.verdict for instance, made in cases}
+    truth = {instance.id: broken.verdict for instance, broken in cases}
     assert {sample.id: parse_score_labels(sample.scores["lgg"].value) for sample in log.samples} == truth
     prompt = ResponsePrompt(1, PromptOrder.QUESTION_FIRST)
-    asked = {json.dumps(list(request.messages)) for request in seen}
-    assert asked == {json.dumps(prompt.messages(one.question, one.evidence)) for one, _ in cases}
-    assert {(request.max_tokens, request.temperature) for request in seen} == {(700, 0.0)}
+    sent_messages = {json.dumps(list(request.messages)) for request in requests}
+    assert sent_messages == {json.dumps(prompt.messages(instance.question, instance.evidence)) for instance, _ in cases}
+    assert {(request.max_tokens, request.temperature) for request in requests} == {(700, 0.0)}
