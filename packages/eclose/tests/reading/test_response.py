@@ -235,7 +235,18 @@ def test_random_messages_are_read_or_refused(seed):
 
 @pytest.mark.timing
 @pytest.mark.parametrize(
-    "part", ["Hall A has 320 seats. ", "- a\n", "# h\n", '{"a": ', "\\boxed{", "A. ", "let me check "]
+    "part",
+    [
+        "Hall A has 320 seats. ",
+        "- a\n",
+        "# h\n",
+        '{"a": ',
+        "\\boxed{",
+        "A. ",
+        "let me check ",
+        "\\[\n",
+        "Kind regards,\n",
+    ],
 )
 def test_time_grows_in_proportion_to_the_length(part):
     start = time.process_time()

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from eclose.reading.languages import Language, collect_texts, detect_language, latin_languages, load_languages
@@ -270,7 +271,9 @@ def _find_block(lines: Sequence[str], number: int, line: str) -> _Block | None:
         return _Block((Segment(match["body"]),), number + 1)
     if line.strip() in ("\\[", "$$"):
         closing = ("\\]", "$$")
-        closed = next((at for at in range(number + 1, len(lines)) if lines[at].strip() in closing), None)
+        # A display is short; without the limit a text of opening signs alone would take quadratic time.
+        end = min(len(lines), number + _LONGEST_DISPLAY)
+        closed = next((at for at in range(number + 1, end) if lines[at].strip() in closing), None)
         if closed is not None:
             return _Block((Segment(" ".join(part.strip() for part in lines[number + 1 : closed])),), closed + 1)
     if line.lstrip().startswith("|") and line.count("|") > 1:
@@ -288,6 +291,10 @@ def _find_block(lines: Sequence[str], number: int, line: str) -> _Block | None:
 
 _LONGEST_FAREWELL = 5
 """Lines of a farewell with the names behind it."""
+_LONGEST_QUOTATION = 500
+"""Lines of a letter that is quoted below another."""
+_LONGEST_DISPLAY = 60
+"""Lines of a displayed equation."""
 
 
 @cache
@@ -302,7 +309,9 @@ def _is_farewell(lines: Sequence[str], number: int) -> bool:
     if not number or not _letter_line("farewells").fullmatch(lines[number]):
         return False
     # The letter that is answered may be quoted below.
-    return sum(bool(line.strip()) and not line.startswith(">") for line in lines[number:]) <= _LONGEST_FAREWELL
+    behind = (lines[at] for at in range(number, min(len(lines), number + _LONGEST_QUOTATION)))
+    names = (line for line in behind if line.strip() and not line.startswith(">"))
+    return next(islice(names, _LONGEST_FAREWELL, None), None) is None
 
 
 def _continues(before: str, line: str) -> bool:

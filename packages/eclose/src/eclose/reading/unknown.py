@@ -61,7 +61,7 @@ def _look_into(item: Any, depth: int) -> object:
     if isinstance(item, Mapping):
         return find_reply(item, depth + 1)
     if isinstance(item, list):
-        # Several messages by nobody in particular: which of them is the reply cannot be told.
+        # Of several items without a sender, it cannot be told which is the reply.
         if len(item) == 1:
             return _look_into(item[0], depth)
         texts = [part for part in item if isinstance(part, str) and part.strip()]
