@@ -87,7 +87,7 @@ STATES = {"as it is": "", "decided": "y n v", "keys": "?"}
     ("size", "scheme", "states"),
     [
         pytest.param(LAPTOP, "light", ["decided"], marks=pytest.mark.study),
-        (SMALL, "dark", ["decided", "keys"]),
+        pytest.param(SMALL, "dark", ["decided", "keys"], marks=pytest.mark.study),
         (PHONE, "light", ["as it is", "keys"]),
     ],
 )

@@ -83,6 +83,7 @@ def test_killed_again_and_again_it_comes_to_the_same_bytes(sources, tmp_path, mo
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes(), name
 
 
+@pytest.mark.study  # in short: roles of the world that fail
 @pytest.mark.slow
 def test_a_real_model_that_cannot_do_it_breaks_nothing(tmp_path, qa):
     """The shortest question of HotpotQA before a model of 135M parameters: whatever it says is counted."""

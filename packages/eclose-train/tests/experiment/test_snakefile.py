@@ -62,6 +62,7 @@ def test_without_snakemake_the_extra_is_named(write, tmp_path, monkeypatch):
         run_experiment(experiment, jobs=2)
 
 
+@pytest.mark.study  # in short: a signal, and a failed stage in this process
 def test_a_failed_stage_on_snakemake_does_not_stop_the_others_and_a_new_seed_runs_alone(write, tmp_path):
     only = ["stage=train", "stage=switch", "method=backbone", "method=e_closure"]
     broken = init_experiment(write(launcher="sh -c 'exit 7'"), tmp_path / "exp")

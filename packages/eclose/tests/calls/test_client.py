@@ -140,6 +140,7 @@ def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
     assert again == {"accepted": 100}
 
 
+@pytest.mark.study  # in short: an outage that stops a run, and the same command
 @pytest.mark.slow
 def test_ten_seconds_of_502_at_full_concurrency_are_survived(tmp_path):
     async def main():

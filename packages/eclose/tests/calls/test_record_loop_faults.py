@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.calls.ledger.postgres import DATABASES, fresh_database
+from tests.calls.ledger.postgres import fresh_database
 
 RIG = Path(__file__).parents[4] / "studies" / "campaigns" / "runner_faults.py"
 
@@ -23,7 +23,9 @@ def rig(*arguments):
     return process.returncode, process.stdout + process.stderr
 
 
-@pytest.mark.parametrize("ledger", DATABASES)
+@pytest.mark.parametrize(
+    "ledger", ["sqlite", pytest.param("postgresql", marks=[pytest.mark.database, pytest.mark.study])]
+)
 def test_killed_again_and_again_a_pipeline_loses_nothing_and_pays_nothing_twice(ledger):
     if ledger == "postgresql":
         fresh_database()  # skips where there is none

@@ -157,6 +157,7 @@ def test_python_judges_on_workers_as_the_command_does(cluster, runs, server, mon
     assert Path("run", "judgments.jsonl").read_bytes() == (runs[0] / "judgments.jsonl").read_bytes()
 
 
+@pytest.mark.study  # in short: workers that judge and score
 def test_workers_load_the_weights_of_a_detector(cluster, runs, tmp_path):
     """Pairs of other responses share a batch in a worker, so scores may differ by rounding."""
     weights = save(tmp_path / "nli", "roberta", positions=480)

@@ -418,6 +418,7 @@ def local_server():
         process.stdout.close()
 
 
+@pytest.mark.study  # in short: a real model in this process, and servers of every kind
 @pytest.mark.slow
 def test_a_real_model_behind_a_real_server(tmp_path, qa):
     """A question of HotpotQA and one of MuSiQue, the shortest; what is said is parsed or reported."""

@@ -23,7 +23,7 @@ from tests.faulty.hostile_cases import (
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("seed", "count"), [(1, 400), pytest.param(2, 3_000, marks=pytest.mark.slow)], ids=["some", "many"]
+    ("seed", "count"), [(1, 400), pytest.param(2, 3_000, marks=pytest.mark.study)], ids=["some", "many"]
 )
 def test_nothing_gets_out_of_its_place(seed, count):
     for case in islice(make_hostile_cases(seed), count):

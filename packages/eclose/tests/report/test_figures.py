@@ -161,6 +161,7 @@ def test_a_dollar_sign_is_a_dollar_sign():
     assert draw_report_figures(make_diagnosis(odd, resamples=5), hostile_notes(r"$\frac{$"))
 
 
+@pytest.mark.study  # in short: files that are equal for equal input
 @pytest.mark.slow
 def test_bytes_do_not_depend_on_the_process():
     program = (

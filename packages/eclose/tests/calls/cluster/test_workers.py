@@ -269,6 +269,7 @@ def test_a_worker_is_killed_and_its_shard_goes_on(cluster, tmp_path):
         assert 8 < rig.server.bill(keys=False)["totals"]["peak_in_flight"] <= 16
 
 
+@pytest.mark.study  # in short: a worker that is killed
 @pytest.mark.ray
 @pytest.mark.slow
 def test_the_driver_is_killed_and_the_next_one_goes_on(cluster, tmp_path):
@@ -294,6 +295,7 @@ def test_the_driver_is_killed_and_the_next_one_goes_on(cluster, tmp_path):
         assert len(rig.asked) == count
 
 
+@pytest.mark.study  # in short: a worker that is killed
 @pytest.mark.ray
 @pytest.mark.slow
 def test_a_shard_that_kills_its_workers_is_left_and_the_others_are_finished(cluster, tmp_path):

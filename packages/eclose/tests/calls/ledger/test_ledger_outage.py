@@ -118,6 +118,7 @@ def test_a_frozen_server_is_named_and_the_run_goes_on_with_it(server, monkeypatc
     assert any("has not answered for" in record.getMessage() for record in caplog.records)
 
 
+@pytest.mark.study  # in short: a server that stays away
 def test_a_server_that_stays_frozen_ends_the_run_with_75(server, monkeypatch):
     monkeypatch.setattr(ledger_module, "MAX_OUTAGE_SECONDS", 4.0)
 
@@ -130,6 +131,7 @@ def test_a_server_that_stays_frozen_ends_the_run_with_75(server, monkeypatch):
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.study  # in short: a frozen server that is named
 def test_a_run_that_is_asked_to_stop_does_not_wait_long_for_a_frozen_server(server, monkeypatch):
     monkeypatch.setattr(group_commit, "MAX_OUTAGE_SECONDS_AFTER_STOP", 2.0)
     stopped = []

@@ -65,6 +65,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "annotate serve": (["project"], "annotate"),
     "annotate status": (["project"], None),
     "data convert": (["table.parquet", "--out", "new.jsonl"], "parquet"),
+    "data read": (["responses.jsonl"], None),
     "data sample": (["instances.jsonl", "-n", "2", "--out", "new.jsonl"], None),
     "data intersect": (["demo", "--out", "new.jsonl"], None),
     "data labels": (["demo", "--out", "new.parquet"], "parquet"),
