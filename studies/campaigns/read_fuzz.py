@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for the helpers of studies
 
 from eclose.errors import UserError
-from eclose.reading.response import Reading, read_response
+from eclose.reading.response import read_response
 from studies.perf.result import print_result
 
 PIECES = (
@@ -71,8 +71,8 @@ def read_all(inputs: int, seed: int) -> Counter[str]:
         rng = Random(f"{seed}/{number}")
         response = make_text(rng) if number % 2 else make_value(rng)
         try:
-            reading = read_response(response, "Where was she born?")
-            outcomes["readings" if isinstance(reading, Reading) else "crashes"] += 1
+            read_response(response, "Where was she born?")
+            outcomes["readings"] += 1
         except UserError:
             outcomes["errors"] += 1
         except Exception as error:
