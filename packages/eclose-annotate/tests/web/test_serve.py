@@ -30,7 +30,7 @@ def running(one, monkeypatch):
     """Return a context manager that runs the server of the study and yields its port."""
     monkeypatch.setattr(serve, "_POLL", 0.02)
     monkeypatch.setattr(serve, "_LINGER", 0.0)
-    ports, open_socket = Queue(), serve._listen
+    ports, ready, open_socket = Queue(), Queue(), serve._listen
 
     # The URL that a server reports may be that of a proxy, so the port is read from the socket.
     @contextmanager
@@ -44,11 +44,12 @@ def running(one, monkeypatch):
     @contextmanager
     def run(**settings):
         event = Event()
-        options = {"port": 0, "is_finished": event.is_set, **settings}
+        options = {"port": 0, "is_finished": event.is_set, "ready": ready.put, **settings}
         state = AnnotationServerState(one.project)
         thread = Thread(target=serve.serve_annotation, args=(state,), kwargs=options, daemon=True)
         thread.start()
         try:
+            ready.get(timeout=20)  # the port opens before the lock is taken
             yield ports.get(timeout=20)
         finally:
             event.set()

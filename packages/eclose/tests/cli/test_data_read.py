@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from eclose.errors import SettingError
+from eclose.errors import SettingError, UserError
 from tests.cli.test_data import lines, run
 
 TEXTS = ["1. Ada built it.\nAnswer: Ada", "Hall A has 320 seats. 展厅B有410个座位。", "Lund"]
@@ -48,5 +48,8 @@ def test_check_writes_the_responses_that_were_read_wrongly(rows, tmp_path):
     result = run("read", rows, "--check", chosen, "--out", tmp_path / "cases.jsonl")
     assert result.output.endswith("cases.jsonl: 1 written\n")
     assert json.loads((tmp_path / "cases.jsonl").read_text())["response"]["id"] == chosen
+    # The layout counts here as well: records of another one cannot be read.
+    with pytest.raises(UserError, match="has no response with the id"):
+        run("read", rows, "--check", chosen, "--format", "hotpot", "--out", tmp_path / "none.jsonl")
     with pytest.raises(SettingError, match="--check and --out go together"):
         run("read", rows, "--check", chosen)

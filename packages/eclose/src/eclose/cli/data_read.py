@@ -28,13 +28,13 @@ def print_reading_summary(summary: ReadingSummary, file: Path) -> None:
     """Print how the responses of a file were read: a line for each rule, then what looks doubtful."""
     from rich.cells import cell_len, set_cell_size
 
-    from eclose.readers.readings import STATUS_NAMES, show_reading
+    from eclose.readers.readings import show_reading
 
     read = f"How {format_count(summary.responses, 'response')} were read"
     print_line(f"{read}; eclose data read {file} --rule RULE shows them:")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
     rows = [
-        (STATUS_NAMES[row.status], row.name, f"{row.responses:,}".rjust(7), show_reading(row.example))
+        (row.status.replace("_", " "), row.name, f"{row.responses:,}".rjust(7), show_reading(row.example))
         for row in summary.rules
     ]
     widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
@@ -69,7 +69,7 @@ def read(
     if (check is None) is not (out is None):
         raise SettingError("--check and --out go together: ids of responses, and the file for them.")
     if check is not None and out is not None:
-        print_line(f"{out}: {write_reading_cases(file, check, out, imported)} written")
+        print_line(f"{out}: {write_reading_cases(file, check, out, layout=layout, settings=imported)} written")
         return
     counter = RecordCounter()
     responses = []

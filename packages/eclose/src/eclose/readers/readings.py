@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from eclose.files.jsonl import ReadRecord
 
 PROTOCOL_RULE = "protocol"
-STATUS_NAMES = {
-    ReadingStatus.TRACE: "trace",
-    ReadingStatus.NO_TRACE: "no trace",
-    ReadingStatus.ABSTAINED: "abstained",
-    ReadingStatus.INCOMPLETE: "incomplete",
-}
 _ANNOUNCEMENTS = frozenset({Role.PLAN, Role.QUESTION, Role.FILLER, Role.RESTATEMENT})
 _NOT_LOCATED_LIMIT = 0.05
 _EXAMPLE_STEPS = 2
@@ -132,7 +126,7 @@ def summarize_readings(responses: Iterable[Response]) -> ReadingSummary:
         count = counts.setdefault(key, [0, 0])
         count[0] += 1
         count[1] += _is_emptied(response)
-    order = list(STATUS_NAMES)
+    order = list(ReadingStatus)
     rules = [
         RuleReadings(
             status=status, origin=origin, rule=rule, responses=number, emptied=emptied,
@@ -183,13 +177,21 @@ def scan_readings(
     return scan_recorded_responses(path, layout=layout, settings=settings)
 
 
-def write_reading_cases(path: Path, ids: Iterable[str], out: Path, settings: ImportSettings | None = None) -> int:
+def write_reading_cases(
+    path: Path,
+    ids: Iterable[str],
+    out: Path,
+    *,
+    layout: RecordLayout = RecordLayout.AUTO,
+    settings: ImportSettings | None = None,
+) -> int:
     """Write chosen responses, each beside the record that it was read from, so that they can be sent as an issue.
 
     Args:
         path: The file that holds the records.
         ids: Ids of the responses.
         out: File to write, one JSON object a line.
+        layout: Layout of the records.
         settings: How the file is read.
 
     Returns:
@@ -198,13 +200,10 @@ def write_reading_cases(path: Path, ids: Iterable[str], out: Path, settings: Imp
     Raises:
         UserError: The file has no response of such an id.
     """
-    settings, missing = settings or ImportSettings(), set(ids)
-    chosen: dict[str, Response] = {}
-    for record in scan_readings(path, settings=settings):
-        if record.value is not None and record.value.id in missing:
-            chosen[record.where] = record.value
-            missing.discard(record.value.id)
-    if missing:
+    settings, wanted = settings or ImportSettings(), set(ids)
+    records = scan_readings(path, layout=layout, settings=settings)
+    chosen = {row.where: row.value for row in records if row.value is not None and row.value.id in wanted}
+    if missing := wanted - {response.id for response in chosen.values()}:
         raise UserError(f"{path}: has no response with the id {', '.join(map(repr, sorted(missing)))}.")
     # The spans of a trace lie in several records, so its place names none of them.
     raw = {record.where: record.value for record in read_raw_records(path, settings) if record.where in chosen}
