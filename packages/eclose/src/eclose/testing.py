@@ -48,6 +48,7 @@ def assert_reliable(
     max_accuracy_drop: float | None = None,
     max_lsr_drop: float | None = None,
     max_lgg_rise: float | None = None,
+    origin: str | None = None,
     undecided: UndecidedPolicy = "fail",
     worst: int = 5,
     seed: int = 42,
@@ -70,6 +71,7 @@ def assert_reliable(
         max_accuracy_drop: Largest drop of accuracy.
         max_lsr_drop: Largest drop of LSR.
         max_lgg_rise: Largest rise of LGG above the base run.
+        origin: Traces to check, ``stated``, ``prose`` or ``hidden``; stated ones by default.
         undecided: Whether to pass or to fail where there are too few responses to decide.
         worst: Number of responses that the message names.
         seed: Seed of the intervals of corrected rates and of differences.
@@ -100,6 +102,7 @@ def assert_reliable(
         max_accuracy_drop=max_accuracy_drop,
         max_lsr_drop=max_lsr_drop,
         max_lgg_rise=max_lgg_rise,
+        origin=origin,
         seed=seed,
         allow_stale=allow_stale,
     )

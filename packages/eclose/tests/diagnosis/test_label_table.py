@@ -26,7 +26,6 @@ from eclose.stats.arrays import number_distinct_labels, sum_by_group
 from eclose.stats.clustered_rates import QuestionHitCounts
 from eclose.values.judgment import Judgment, LocalFailure, StepJudgment, missing_reason_kind
 from eclose.values.model_family import same_model_family
-from eclose.values.response import is_prose_trace
 from tests.diagnosis.judged_responses import random_cases, world_cases
 
 RUNS = {
@@ -122,7 +121,7 @@ def test_counts_give_the_diagnosis_of_all_responses(cases):
     named = {(case.judgment.judge, case.response.source.model) for case in cases if case.response.source}
     assert diagnosis.same_family_pairs == tuple(sorted(pair for pair in named if same_model_family(*pair)))
     assert diagnosis.without_trace == sum(not case.response.trace.steps for case in cases)
-    assert diagnosis.prose_traces == sum(is_prose_trace(case.response.reading) for case in cases)
+    assert sum(diagnosis.readings.values()) == len(cases)
 
 
 def contents(labels):

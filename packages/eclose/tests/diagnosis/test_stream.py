@@ -58,12 +58,14 @@ def dirty_run(tmp_path_factory):
 
 def contents(labels):
     """Return everything in a table but where its records are."""
-    names = [field.name for field in fields(labels) if field.name not in {"positions", "models", "judges", "reasons"}]
+    renumbered = {"positions", "models", "judges", "readings", "reasons"}
+    names = [field.name for field in fields(labels) if field.name not in renumbered]
     values = {name: getattr(labels, name) for name in names}
     values = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
     # Names of responses that are not used may be listed, too, and in another order.
     values["model"] = [None if code < 0 else labels.models[code] for code in labels.model]
     values["judge"] = [labels.judges[code] for code in labels.judge]
+    values["reading"] = [None if code < 0 else labels.readings[code] for code in labels.reading]
     values["unjudged"] = sorted((row, labels.reasons[code]) for row, code in labels.unjudged.tolist())
     for name in ("step_failures", "votes"):
         values[name] = sorted(values[name])

@@ -12,7 +12,7 @@ from eclose.errors import RecordError
 from eclose.reading import recorded
 from eclose.reading.recorded import build_response, list_notes, read_columns
 from eclose.reading.response import ToolOutput, read_response
-from eclose.values.response import MissingAnswerReason, ResponseSource, Trace, is_prose_trace
+from eclose.values.response import MissingAnswerReason, ResponseSource, Trace
 
 STEPS = ("Ada Rowe built the bridge.", "She was born in Lund.")
 PROSE = " ".join(STEPS)
@@ -82,7 +82,7 @@ def test_answer_that_is_not_told_apart_is_the_whole_reply_and_that_is_noted(text
     response = respond(text)
     assert (response.trace.texts, response.answer, response.answer_lines) == (STEPS, text, 0)
     assert recorded.ALL_ANSWER_NOTE in list_notes(reading)
-    assert is_prose_trace(response.reading)
+    assert response.reading.origin == "prose"
 
 
 def test_visible_trace_comes_before_thinking():

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from eclose.diagnosis.label_table import TraceStratum
 from eclose.diagnosis.number_format import add_no_break_spaces
 from eclose.metrics.judge_against_people import ValidationCase, validate_judge
 from eclose.metrics.rates import Metric
@@ -188,10 +189,15 @@ def test_steps_taken_from_the_answer_itself_are_pointed_out():
     trace = Trace.of("Ada built it.", "It opened.")
     reading = ResponseReading(reader=1, status="trace", rule="prose, closing fragment", origin="prose")
     response = replace(prose.response, trace=trace, answer="Ada built it. It opened.", reading=reading)
-    diagnosis = make_diagnosis([replace(prose, response=response), case(number=1)])
+    diagnosis = make_diagnosis([replace(prose, response=response)])
     assert (diagnosis.prose_traces, diagnosis.without_trace) == (1, 0)
     sentence = list_report_cautions(diagnosis, ReportContext())[0]
     assert sentence.startswith("The steps of 1 response are sentences of the reply itself")
+    beside_stated = make_diagnosis([replace(prose, response=response), case(number=1)])
+    assert (beside_stated.overall.responses, beside_stated.apart[TraceStratum.PROSE].responses) == (1, 1)
+    assert list_report_cautions(beside_stated, ReportContext())[0].startswith(
+        "Not counted in these rates: 1 response with prose traces (TRR 100.0 %"
+    )
 
 
 def test_corrected_rates_come_first_and_the_judges_own_beside_them(mixed):

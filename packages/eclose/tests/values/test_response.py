@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eclose import Response, Trace, parse_completion
-from eclose.values.response import MissingAnswerReason, ResponseReading, ResponseSource, is_prose_trace
+from eclose.values.response import MissingAnswerReason, ResponseReading, ResponseSource
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,6 @@ def test_a_response_keeps_its_completion():
 def test_layout_is_the_protocols_only_where_the_completion_has_an_answer_line(completion, expected):
     response = Response(id="r", instance_id="q", trace=Trace.of([]), answer="Ana", completion=completion)
     assert response.in_protocol_layout is expected
-
-
-@pytest.mark.parametrize(("origin", "expected"), [("prose", True), ("marked", False), (None, False)])
-def test_trace_is_prose_where_the_reader_says_so(origin, expected):
-    assert is_prose_trace(ResponseReading(reader=2, status="trace", rule="named line", origin=origin)) is expected
-    assert not is_prose_trace(None)
 
 
 @pytest.mark.parametrize(("rule", "located"), [("prose, answer not located", False), ("prose, conclusion word", True)])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.api.results import list_run_caveats
-from eclose.diagnosis.diagnose import Diagnosis, diagnose_labels
+from eclose.diagnosis.diagnose import Diagnosis, TraceStratum, diagnose_labels
 from eclose.diagnosis.gate_rules import (
     GateBaseRun,
     GateLimitCheck,
@@ -20,6 +20,7 @@ from eclose.diagnosis.gate_rules import (
     check_gate_limits,
 )
 from eclose.diagnosis.stream import RunCounts, count_runs, refuse_reused_questions
+from eclose.errors import UserError
 from eclose.files.run_folder import VALIDATION_FILE
 from eclose.metrics.rates import Metric
 from eclose.readers.judged_run import JudgedCase, is_settled_by_people
@@ -130,6 +131,7 @@ def gate(
     max_lsr_drop: float | None = None,
     max_lgg_rise: float | None = None,
     validation: Path | str | None = None,
+    origin: TraceStratum | str | None = None,
     seed: int = 42,
     allow_stale: bool = False,
     notify: Callable[[str], None] | None = None,
@@ -150,6 +152,7 @@ def gate(
         max_lgg_rise: Largest rise of LGG above the base run.
         validation: Validation file; the one in the folder by default. With 30 or more labels of people, limits apply to
             the corrected rates.
+        origin: Traces to check, ``stated``, ``prose`` or ``hidden``; stated ones by default.
         seed: Seed of the intervals of corrected rates and of differences.
         allow_stale: Use judgments although questions or responses changed after they were judged.
         notify: Function that is called with each notice at once; ``GateResult.notices`` has all of them.
@@ -176,7 +179,8 @@ def gate(
         max_lsr_drop=max_lsr_drop,
         max_lgg_rise=max_lgg_rise,
     )
-    return _check_run(run, limits, against, validation, seed=seed, allow_stale=allow_stale, notify=notify)
+    stratum = None if origin is None else TraceStratum(origin)
+    return _check_run(run, limits, against, validation, stratum, seed=seed, allow_stale=allow_stale, notify=notify)
 
 
 def _check_run(
@@ -184,6 +188,7 @@ def _check_run(
     limits: GateLimits,
     against: Path | str | None,
     validation: Path | str | None,
+    stratum: TraceStratum | None,
     *,
     seed: int,
     allow_stale: bool,
@@ -192,14 +197,25 @@ def _check_run(
     """Read the run and its base run, and check every limit."""
     folder = Path(run) if isinstance(run, str | Path) else None
     base_folder = None if against is None else Path(against)
-    counted = count_runs([run], allow_stale=allow_stale) if isinstance(run, str | Path) else RunCounts.of(tuple(run))
-    base = None if base_folder is None else count_runs([base_folder], allow_stale=allow_stale)
+    counted = (
+        count_runs([run], allow_stale=allow_stale, stratum=stratum)
+        if isinstance(run, str | Path)
+        else RunCounts.of(tuple(run), stratum)
+    )
+    diagnosis = diagnose_labels(counted.labels, counted.whole)
+    if stratum is None and (traces := diagnosis.stratum) is not TraceStratum.STATED:
+        raise UserError(
+            f"{run if folder else 'cases'}: no response states its trace, and {traces} traces are checked only on "
+            f"request: with --origin {traces}, or origin={traces.value!r} in Python."
+        )
+    base = None
+    if base_folder is not None:
+        base = count_runs([base_folder], allow_stale=allow_stale, stratum=diagnosis.stratum)
     caveats = counted.caveats
     notices = (*list_run_caveats(caveats), *(() if base is None else list_run_caveats(base.caveats)))
     if notify is not None:
         for notice in notices:
             notify(notice)
-    diagnosis = diagnose_labels(counted.labels)
     # Cases without a folder have no validation.json; limits apply to the judge's own rates.
     corrected = {} if folder is None else _corrected_rates(folder, counted, validation, seed)
     baseline = None if base is None else _baseline(counted, base, str(against), seed)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diagnose_labels
+from eclose.diagnosis.diagnose import Diagnosis, TraceStratum, describe_response_failure, diagnose_labels
 from eclose.diagnosis.number_format import format_count, format_percent_with_interval
 from eclose.diagnosis.stream import RunCounts, count_runs
 from eclose.errors import SettingError
@@ -229,6 +229,7 @@ def diagnose(
     against: Path | str | None = None,
     validation: Path | str | None = None,
     title: str | None = None,
+    origin: TraceStratum | str | None = None,
     seed: int = 42,
     resamples: int = 2_000,
     allow_stale: bool = False,
@@ -242,6 +243,8 @@ def diagnose(
         against: Folder of another judged run to compare with, question by question.
         validation: File that ``eclose judge validate`` wrote; the one in the folder of a single run by default.
         title: Title of the report.
+        origin: Traces to report, ``stated``, ``prose`` or ``hidden``; rates of one origin are not comparable with those
+            of another. By default stated traces, or prose where none is stated, and the others in rows of their own.
         seed: Seed of the intervals of corrected rates and differences.
         resamples: Bootstrap resamples of the comparison.
         allow_stale: Use judgments although questions or responses changed after they were judged; every output says so.
@@ -272,6 +275,7 @@ def diagnose(
                 against=against,
                 validation=validation,
                 title=title,
+                origin=origin,
                 seed=seed,
                 resamples=resamples,
                 allow_stale=allow_stale,
@@ -287,15 +291,16 @@ def diagnose(
 
     validation = None if validation is None else Path(validation)
     base_folders = [] if against is None else [Path(against)]
-    counted = count_runs(folders, allow_stale=allow_stale)
+    stratum = None if origin is None else TraceStratum(origin)
+    counted = count_runs(folders, allow_stale=allow_stale, stratum=stratum)
     case_set = counted.case_set
     note(list_run_caveats(case_set))
-    diagnosis = diagnose_labels(counted.labels)
+    diagnosis = diagnose_labels(counted.labels, counted.whole)
     stale = _stale_validation(folders, validation)
     note([*(f"STALE: {sentence}" for sentence in stale), *_describe_abstentions(case_set.cases)])
     context = _context(case_set, stale, title)
     if base_folders:
-        base = count_runs(base_folders, allow_stale=allow_stale)
+        base = count_runs(base_folders, allow_stale=allow_stale, stratum=diagnosis.stratum)
         note(list_run_caveats(base.case_set))
         name = name_run_folders([*folders, *base_folders])[-1]
         context = _compared(context, counted, base, name, seed, resamples)
@@ -366,6 +371,7 @@ def compare(
     run: Path | str,
     base: Path | str,
     *,
+    origin: TraceStratum | str | None = None,
     seed: int = 42,
     resamples: int = 2_000,
     allow_stale: bool = False,
@@ -375,6 +381,7 @@ def compare(
     Args:
         run: Folder of a judged run.
         base: Folder of the judged run to compare with.
+        origin: Traces to compare, as in ``diagnose``.
         seed: Seed of the intervals.
         resamples: Bootstrap resamples of questions.
         allow_stale: Use judgments although questions or responses changed after they were judged.
@@ -390,7 +397,7 @@ def compare(
         >>> comparison.comparison.overall.questions
         30
     """
-    results = diagnose(run, against=base, seed=seed, resamples=resamples, allow_stale=allow_stale)
+    results = diagnose(run, against=base, origin=origin, seed=seed, resamples=resamples, allow_stale=allow_stale)
     comparison = results.context.base
     assert comparison is not None
     return comparison

@@ -80,7 +80,7 @@ def read(
     counts = counter.counts()
     if rule is not None:
         for response in responses:
-            if find_rule(response)[2] == rule:
+            if find_rule(response.reading, response.trace, response.answer)[2] == rule:
                 _print_reading(response, as_json=as_json)
     elif as_json:
         summary = summarize_readings(responses)

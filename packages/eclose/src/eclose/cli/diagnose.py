@@ -12,6 +12,7 @@ import typer
 from eclose.cli.shared.options import takes_options
 from eclose.cli.shared.output import (
     AllowStale,
+    OriginOption,
     format_count,
     format_percent,
     format_percent_interval,
@@ -52,6 +53,7 @@ class ReportOptions:
         Path | None, typer.Option(help="Validation file of the judge.  [default: validation.json of a single run]")
     ] = None
     title: Annotated[str | None, typer.Option(help="Title of the report.")] = None
+    origin: OriginOption = None
     seed: Annotated[int, recipe_key()] = 42
     resamples: Annotated[int, recipe_key(min=100)] = 2_000
     allow_stale: AllowStale = False
@@ -72,6 +74,7 @@ class ReportOptions:
             against=self.against,
             validation=self.validation,
             title=self.title,
+            origin=self.origin,
             seed=self.seed,
             resamples=self.resamples,
             allow_stale=self.allow_stale,

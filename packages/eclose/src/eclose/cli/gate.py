@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from eclose.cli.shared.output import AllowStale, format_count, print_line
+from eclose.cli.shared.output import AllowStale, OriginOption, format_count, print_line
 from eclose.cli.shared.recipe import recipe_key
 
 # Apart from the codes of every other command (0, 1, 2, 3, 75, 130), so that CI can tell a failed gate from a command
@@ -39,6 +39,7 @@ def gate(
         Path | None,
         typer.Option(help="Validation file of the judge, to correct the rates.  [default: validation.json in the run]"),
     ] = None,
+    origin: OriginOption = None,
     undecided: Annotated[
         Literal["pass", "fail"] | None,
         typer.Option(help="Exit with 0 (pass) or 100 (fail) where the outcome cannot be told, instead of 101."),
@@ -82,6 +83,7 @@ def gate(
         max_lsr_drop=max_lsr_drop,
         max_lgg_rise=max_lgg_rise,
         validation=validation,
+        origin=origin,
         seed=seed,
         allow_stale=allow_stale,
         notify=print_line,

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from eclose.diagnosis.label_table import LABEL_CODES, LabelTable, count_by_appearance
+from eclose.diagnosis.label_table import LABEL_CODES, LabelTable, TraceStratum, count_by_appearance
 from eclose.errors import UserError
 from eclose.metrics.rates import VERDICTS, Metric
 from eclose.metrics.repeats import LabelFlipCounts
 from eclose.metrics.summary import GroupRates, VerdictCounts, summarize_verdict_counts
 from eclose.readers.judged_run import EvidenceSufficiency, JudgedCase
+from eclose.readers.readings import ReadingKey
 from eclose.stats.arrays import Codes, Indices
 from eclose.values.judgment import (
     NEVER_ASKED_REASONS,
@@ -41,6 +42,7 @@ __all__ = [
     "EvidenceSufficiency",
     "JudgeVersusMatching",
     "JudgedCase",
+    "TraceStratum",
     "describe_response_failure",
     "diagnose_cases",
     "diagnose_labels",
@@ -115,8 +117,17 @@ class Diagnosis:
     """Pairs of a judge and a model of the same family whose responses it judged."""
     without_trace: int = 0
     """Responses without a single step, or without a step that claims anything: L, A, C and K have no label."""
-    prose_traces: int = 0
-    """Responses whose steps are the sentences of their answer."""
+    stratum: TraceStratum = TraceStratum.STATED
+    """The stratum of all responses above."""
+    apart: Mapping[TraceStratum, GroupRates] = field(default_factory=dict)
+    """The responses of other strata, which no rate above counts."""
+    readings: Mapping[ReadingKey, int] = field(default_factory=dict)
+    """Responses of all strata by how they were read."""
+
+    @property
+    def prose_traces(self) -> int:
+        """Responses whose steps are the sentences of their reply."""
+        return sum(count for (_, origin, _), count in self.readings.items() if origin == TraceStratum.PROSE)
 
     @property
     def unread_traces(self) -> dict[str, int]:
@@ -163,13 +174,17 @@ class Diagnosis:
 
 def diagnose_cases(cases: Iterable[JudgedCase]) -> Diagnosis:
     """Count everything that a report shows."""
-    return diagnose_labels(LabelTable.of(cases))
+    whole = LabelTable.of(cases)
+    strata = whole.divide_by_stratum()
+    return diagnose_labels(whole.select(next(iter(strata.values()))) if len(strata) > 1 else whole, whole)
 
 
-def diagnose_labels(labels: LabelTable) -> Diagnosis:
-    """Return the rates and tables of judged responses."""
+def diagnose_labels(labels: LabelTable, whole: LabelTable | None = None) -> Diagnosis:
+    """Return the rates and tables of judged responses of one stratum; ``whole`` holds those of all."""
     if not len(labels):
         raise UserError("there is no judged response to diagnose. Judge some first.")
+    whole, (stratum,) = whole or labels, labels.divide_by_stratum()
+    strata = whole.divide_by_stratum() if whole is not labels else {}
     counts = labels.count_verdicts()
     benchmarks, models = labels.group_by_benchmark(), labels.group_by_model()
     pairs = _summarize_pairs(counts, benchmarks, models)
@@ -196,7 +211,13 @@ def diagnose_labels(labels: LabelTable) -> Diagnosis:
         # A judge may favour models of its own family.
         same_family_pairs=tuple(sorted(pair for pair in _list_judged_models(labels) if same_model_family(*pair))),
         without_trace=int(labels.without_trace.sum()),
-        prose_traces=int(labels.prose_trace.sum()),
+        stratum=stratum,
+        apart={
+            other: summarize_verdict_counts((), whole.count_verdicts().select(rows))
+            for other, rows in strata.items()
+            if other is not stratum
+        },
+        readings=whole.count_readings(),
     )
 
 

@@ -24,6 +24,8 @@ from eclose.files.record_file import hash_ids
 from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.files.verify import ProvenanceCheck
 from eclose.readers.judged_run import JudgedCase, JudgedCaseSet, combine_caveats, describe_reused_id
+from eclose.readers.readings import find_rule
+from eclose.reading.text import ReadingStatus
 from eclose.values.instance import Instance
 from eclose.values.judgment import (
     NO_CLAIM_REASON,
@@ -34,11 +36,12 @@ from eclose.values.judgment import (
     StepJudgment,
     missing_reason_kind,
 )
-from eclose.values.response import Response, ResponseSource, Trace, is_prose_trace
+from eclose.values.response import Response, ResponseSource, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from eclose.readers.readings import ReadingKey
     from eclose.stats.arrays import Codes, Indices
 
 LABELS_VERSION = "eclose.labels/1"
@@ -55,14 +58,7 @@ REQUIRED_COLUMNS = ("response_id", "instance_id", "judge", "locally_sound", "ali
 RECORD_COLUMNS = ("instance", "response", "judgment")
 """The records as JSON, which a report shows."""
 _NAMED_COLUMNS = ("response_id", "instance_id", "judge")
-_FLAG_COLUMNS = (
-    *CRITERION_COLUMNS,
-    "evidence_sufficient",
-    "matched",
-    "matched_with_aliases",
-    "without_trace",
-    "prose_trace",
-)
+_FLAG_COLUMNS = (*CRITERION_COLUMNS, "evidence_sufficient", "matched", "matched_with_aliases", "without_trace")
 _METADATA_KEY = b"eclose"
 _GROUP_ROWS = 2_000
 """Rows of a row group; a response that is shown costs the texts of its group."""
@@ -78,7 +74,8 @@ def label_schema() -> Any:
         columns += [(name, flag), (_name_reason_column(name), text)]
     columns += [("first_unsound_step", arrow.int32()), ("step_failures", arrow.list_(text))]
     columns += [("votes", arrow.list_(votes))]
-    columns += [(name, flag) for name in _FLAG_COLUMNS[-4:]]
+    columns += [(name, flag) for name in _FLAG_COLUMNS[-3:]]
+    columns += [("reading", text)]
     columns += [(name, hash_) for name in ("question_hash", "passages_hash", "source_hash")]
     return arrow.schema([*columns, *((name, text) for name in RECORD_COLUMNS)])
 
@@ -167,7 +164,8 @@ def _describe_case(case: JudgedCase) -> dict[str, Any]:
         "matched": case.matched,
         "matched_with_aliases": case.matched_with_aliases,
         "without_trace": not response.trace.steps or reasons.get(Criterion.LOCAL_SOUNDNESS) == NO_CLAIM_REASON,
-        "prose_trace": is_prose_trace(response.reading),
+        # As trace/prose/conclusion word: status, origin of the trace, and rule.
+        "reading": "/".join(part or "" for part in find_rule(response.reading, response.trace, response.answer)),
         "question_hash": hashes.text,
         "passages_hash": hashes.passages,
         "source_hash": hash_source(response.source),
@@ -302,6 +300,7 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
     # A table of another program has no hashes; the last of these is that of an unknown model.
     by_model = np.array([*(hash_source(ResponseSource(model)) for model in models), 0], np.uint64)[model]
     source = columns["source_hash"].fill_null(0).to_numpy()
+    reading, reading_texts = _encode(columns["reading"])
     reasons, unjudged = _read_reasons(columns)
     if (no_claim := (Criterion.LOCAL_SOUNDNESS, NO_CLAIM_REASON)) in reasons:
         flags["without_trace"][unjudged[unjudged[:, 1] == reasons.index(no_claim), 0]] = 1
@@ -328,16 +327,26 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
         matched=flags["matched"],
         matched_with_aliases=flags["matched_with_aliases"],
         without_trace=flags["without_trace"] == 1,
-        prose_trace=flags["prose_trace"] == 1,
+        reading=reading.astype(np.int32),
         positions=np.repeat(rows[:, None], 3, axis=1),
         questions=tuple(([*benchmarks, None][benchmark - 1], instances[instance]) for instance, benchmark in keys),
         models=tuple(models),
         judges=tuple(judges),
+        readings=tuple(_parse_reading(text, name) for text in reading_texts),
         reasons=reasons,
         step_failures=np.stack([failed_rows, failure_numbers], axis=1),
         unjudged=unjudged,
         votes=np.stack([voted_rows, *vote_columns], axis=1).astype(np.intp),
     )
+
+
+def _parse_reading(text: str, name: str) -> ReadingKey:
+    status, *parts = text.split("/", 2)
+    if status not in list(ReadingStatus) or len(parts) != 2:
+        raise UserError(
+            f"{name}: column reading holds {text!r}. Write status/origin/rule: trace/prose/conclusion word."
+        )
+    return ReadingStatus(status), parts[0] or None, parts[1]
 
 
 def _read_reasons(columns: Any) -> tuple[tuple[tuple[Criterion, str], ...], Indices]:

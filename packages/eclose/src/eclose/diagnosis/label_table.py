@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -18,11 +19,12 @@ from eclose.diagnosis.compare import CountedRun, PairingKeys, QuestionKey, pair_
 from eclose.files.id_set import hash64
 from eclose.metrics.repeats import LabelFlipCounts
 from eclose.metrics.summary import UNKNOWN_GROUP, VerdictCounts
+from eclose.readers.readings import ReadingKey, find_rule
 from eclose.stats.arrays import Codes, Flags, Indices
 from eclose.values.answers import contains_token_span, normalize_answer
 from eclose.values.identity import canonical_bytes
 from eclose.values.judgment import EVIDENCE, NO_CLAIM_REASON, Criterion, LocalFailure, missing_reason_kind
-from eclose.values.response import ResponseReading, ResponseSource, Trace, is_prose_trace
+from eclose.values.response import ResponseReading, ResponseSource, Trace
 from eclose.values.three_valued import Label
 
 if TYPE_CHECKING:
@@ -43,6 +45,17 @@ _FAILURE_NUMBERS = {failure: number for number, failure in enumerate(_FAILURES)}
 _CRITERIA = {str(criterion): criterion for criterion in Criterion}
 _VOTED_NUMBERS = {str(name): number for number, name in enumerate(VOTED_LABELS)}
 _NO_CLAIM = (Criterion.LOCAL_SOUNDNESS, NO_CLAIM_REASON)
+
+
+class TraceStratum(StrEnum):
+    """Responses whose rates are comparable with each other, by the origin of their traces."""
+
+    STATED = "stated"
+    """Steps that the system set apart: before a marked answer, in a slot of their own, or between an agent's calls."""
+    PROSE = "prose"
+    """Sentences of the reply itself: what it adds beyond the answer fails C."""
+    HIDDEN = "hidden"
+    """Thinking, which was not written for a reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +135,16 @@ class LabelTable:
     matched_with_aliases: Codes
     """Whether the answer matches the reference or an alias."""
     without_trace: Flags
-    prose_trace: Flags
+    reading: Codes
+    """Position in ``readings``; -1 where it is not known how the response was read."""
     positions: Indices
     """Where the records of each response are: three numbers, whose meaning is up to the source of the run."""
     questions: tuple[QuestionKey, ...]
     """Dataset and id of every question, in the order of the first responses, which the draws of a comparison follow."""
     models: tuple[str, ...]
     judges: tuple[str, ...]
+    readings: tuple[ReadingKey, ...]
+    """Status, origin of the trace, and rule of a reading."""
     reasons: tuple[tuple[Criterion, str], ...]
     """Criteria with the kinds of reasons why a label is missing."""
     step_failures: Indices
@@ -193,15 +209,16 @@ class LabelTable:
             matched=np.array(responses.matched, np.int8)[response_rows],
             matched_with_aliases=np.array(responses.matched_with_aliases, np.int8)[response_rows],
             without_trace=without_steps[response_rows] | no_claim[judgment_rows],
-            prose_trace=np.array(responses.prose_trace, bool)[response_rows],
+            reading=np.array(responses.reading, np.int32)[response_rows],
             positions=np.stack([places[numbers], *answered, *judged], axis=1),
             questions=tuple(keys[number] for number in order.tolist()),
             models=tuple(responses.models),
             judges=tuple(judgments.judges),
+            readings=tuple(responses.readings),
             reasons=tuple(judgments.reasons),
-            step_failures=_select_entries(judgments.step_failures, 2, row_of),
-            unjudged=_select_entries(judgments.unjudged, 2, row_of),
-            votes=_select_entries(judgments.votes, 4, row_of),
+            step_failures=_select_entries(np.array(judgments.step_failures, np.intp).reshape(-1, 2), row_of),
+            unjudged=_select_entries(np.array(judgments.unjudged, np.intp).reshape(-1, 2), row_of),
+            votes=_select_entries(np.array(judgments.votes, np.intp).reshape(-1, 4), row_of),
         )
 
     @classmethod
@@ -212,12 +229,12 @@ class LabelTable:
         columns: dict[str, Any] = {
             name: np.concatenate([getattr(table, name) for table in tables]) for name in _COLUMNS
         }
-        for name, names in (("question", "questions"), ("model", "models"), ("judge", "judges")):
+        for name, names in _NAMED_COLUMNS.items():
             columns[name], columns[names] = _merge_codes(
                 [(getattr(table, name), getattr(table, names)) for table in tables]
             )
         starts = np.cumsum([0, *map(len, tables)])
-        for name in ("step_failures", "unjudged", "votes"):
+        for name in _ENTRIES:
             entries = [getattr(table, name) for table in tables]
             columns[name] = np.concatenate(entries)
             columns[name][:, 0] += np.repeat(starts[:-1], [len(part) for part in entries])
@@ -225,6 +242,36 @@ class LabelTable:
             [(table.unjudged[:, 1], table.reasons) for table in tables]
         )
         return cls(**columns)
+
+    def select(self, rows: Flags) -> LabelTable:
+        """Return the labels of some responses."""
+        columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in (*_COLUMNS, *_NAMED_COLUMNS)}
+        row_of = np.where(rows, np.cumsum(rows) - 1, -1)
+        columns |= {name: _select_entries(getattr(self, name), row_of) for name in _ENTRIES}
+        # Questions stay in the order of their first responses.
+        number, order = number_by_appearance(columns["question"])
+        columns["question"] = number.astype(np.int32)
+        return replace(self, **columns, questions=tuple(self.questions[each] for each in order.tolist()))
+
+    def divide_by_stratum(self) -> dict[TraceStratum, Flags]:
+        """Return the rows of each stratum that occurs; the first one is that of the headline.
+
+        Responses without a trace belong to the headline: they say of no stratum how its traces are.
+        """
+        strata = list(TraceStratum)
+        origins = [*(origin for _, origin, _ in self.readings), None]
+        # A reading of -1 takes the last origin.
+        codes = np.array([strata.index(TraceStratum(origin)) if origin in strata else 0 for origin in origins])
+        stratum = codes[self.reading]
+        traced = ~self.without_trace | np.array([origin is not None for origin in origins])[self.reading]
+        stratum[~traced] = stratum[traced].min() if traced.any() else 0
+        return {strata[number]: stratum == number for number in np.unique(stratum).tolist()}
+
+    def count_readings(self) -> dict[ReadingKey, int]:
+        """Return the numbers of responses by how they were read, most frequent first."""
+        counts = np.bincount(self.reading[self.reading >= 0], minlength=len(self.readings)).tolist()
+        pairs = sorted(zip(counts, self.readings, strict=True), key=lambda pair: (-pair[0], str(pair[1])))
+        return {reading: count for count, reading in pairs if count}
 
     def count_verdicts(self) -> VerdictCounts:
         """Return question and verdict of each response."""
@@ -317,9 +364,11 @@ _COLUMNS = (
     "matched",
     "matched_with_aliases",
     "without_trace",
-    "prose_trace",
     "positions",
 )
+_NAMED_COLUMNS = {"question": "questions", "model": "models", "judge": "judges", "reading": "readings"}
+"""Columns of positions, with the names that these are positions in."""
+_ENTRIES = ("step_failures", "unjudged", "votes")
 
 
 class ResponseColumns:
@@ -329,8 +378,9 @@ class ResponseColumns:
         self.ids, self.source = array("Q"), array("Q")
         self.question, self.model, self.position = array("q"), array("i"), array("q")
         self.matched, self.matched_with_aliases = array("b"), array("b")
-        self.without_steps, self.prose_trace = array("b"), array("b")
+        self.without_steps, self.reading = array("b"), array("i")
         self.models: dict[str, int] = {}
+        self.readings: dict[ReadingKey, int] = {}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -355,7 +405,8 @@ class ResponseColumns:
         self.matched.append(matched)
         self.matched_with_aliases.append(with_aliases)
         self.without_steps.append(not response.trace.steps)
-        self.prose_trace.append(is_prose_trace(response.reading))
+        reading = find_rule(response.reading, response.trace, response.answer)
+        self.reading.append(self.readings.setdefault(reading, len(self.readings)))
         self.position.append(position)
 
 
@@ -454,11 +505,10 @@ def count_by_appearance(codes: Codes) -> dict[int, int]:
     return dict(zip(distinct.tolist(), np.bincount(number, minlength=len(distinct)).tolist(), strict=True))
 
 
-def _select_entries(entries: array[int], width: int, row_of: Indices) -> Indices:
+def _select_entries(entries: Indices, row_of: Indices) -> Indices:
     """Return the entries of the rows that are used, with their new rows."""
-    table = np.array(entries, np.intp).reshape(-1, width)
-    table[:, 0] = row_of[table[:, 0]]
-    return table[table[:, 0] >= 0]
+    rows = row_of[entries[:, 0]]
+    return np.column_stack([rows, entries[:, 1:]])[rows >= 0]
 
 
 def _merge_codes(parts: Sequence[tuple[Codes, Sequence[Any]]]) -> tuple[Codes, tuple[Any, ...]]:

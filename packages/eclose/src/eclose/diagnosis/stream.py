@@ -16,7 +16,7 @@ import numpy as np
 
 from eclose.diagnosis.compare import QuestionKey, name_outcome
 from eclose.diagnosis.label_file import is_label_file, read_label_file
-from eclose.diagnosis.label_table import LabelTable, count_by_appearance
+from eclose.diagnosis.label_table import LabelTable, TraceStratum, count_by_appearance
 from eclose.diagnosis.labelled_run import HeldCases, LabelledRun, QuestionHashes, read_run_files
 from eclose.diagnosis.response_sample import ResponseStratum, choose_responses
 from eclose.errors import SettingError, UserError
@@ -54,12 +54,32 @@ class RunCounts:
     """Rows of the responses that a report shows."""
     repeated_ids: bool = False
     """Whether two runs have a response id in common, so that the name of the run is put before every id."""
+    whole: LabelTable | None = None
+    """The labels of all strata, where ``runs`` are those of one of several."""
 
     @classmethod
-    def of(cls, cases: Sequence[JudgedCase]) -> RunCounts:
-        """Return the counts of cases."""
+    def of(cls, cases: Sequence[JudgedCase], stratum: TraceStratum | None = None) -> RunCounts:
+        """Return the counts of cases, of those of a stratum; by default of the headline's."""
         run = LabelledRun(LabelTable.of(cases), HeldCases(cases), JudgedCaseSet(()))
-        return cls({"": run}, np.arange(len(cases)))
+        return cls({"": run}, np.arange(len(cases)))._take_stratum(stratum)
+
+    def _take_stratum(self, stratum: TraceStratum | None) -> RunCounts:
+        """Return the responses of a stratum alone, with the labels of all beside them."""
+        strata = self.labels.divide_by_stratum()
+        taken = stratum or next(iter(strata), None)
+        if strata.keys() <= {taken}:
+            return self
+        if taken not in strata:
+            raise UserError(
+                f"{', '.join(self.runs)}: has no response with {taken} traces, only {', '.join(strata)} ones."
+            )
+        rows = strata[taken]
+        ends = np.cumsum([len(run.labels) for run in self.runs.values()])[:-1]
+        runs = {
+            name: run._replace(labels=run.labels.select(own))
+            for (name, run), own in zip(self.runs.items(), np.split(rows, ends), strict=True)
+        }
+        return replace(self, runs=runs, shown=np.arange(rows.sum()), whole=self.labels)
 
     @cached_property
     def labels(self) -> LabelTable:
@@ -126,7 +146,9 @@ class RunCounts:
             start += len(run.labels)
 
 
-def count_runs(runs: Sequence[Path | str], *, allow_stale: bool = False) -> RunCounts:
+def count_runs(
+    runs: Sequence[Path | str], *, allow_stale: bool = False, stratum: TraceStratum | None = None
+) -> RunCounts:
     """Read the labels of judged runs together, and choose the responses to show.
 
     Where two runs use the same response id, the name of the run is put before every id.
@@ -134,6 +156,7 @@ def count_runs(runs: Sequence[Path | str], *, allow_stale: bool = False) -> RunC
     Args:
         runs: Folders of judged runs, or tables of their labels.
         allow_stale: Use judgments although questions or responses changed after they were judged.
+        stratum: Stratum of the responses; by default that of the headline, and the others are counted apart.
 
     Raises:
         SettingError: A run is named twice.
@@ -147,7 +170,8 @@ def count_runs(runs: Sequence[Path | str], *, allow_stale: bool = False) -> RunC
     refuse_shared_responses(parts)
     ids = np.concatenate([run.labels.ids for run in parts.values()])
     counts = RunCounts(parts, np.arange(len(ids)), repeated_ids=len(parts) > 1 and len(np.unique(ids)) < len(ids))
-    return replace(counts, shown=_sample(counts.labels)) if len(ids) > LARGE_RUN else counts
+    counts = counts._take_stratum(stratum)
+    return replace(counts, shown=_sample(counts.labels)) if len(counts.labels) > LARGE_RUN else counts
 
 
 def _sample(labels: LabelTable) -> Indices:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.errors import UserError
 from eclose.files.atomic import AtomicFile
@@ -15,7 +15,7 @@ from eclose.readers.layouts import RecordLayout
 from eclose.readers.load import holds_responses, read_raw_records, scan_recorded_responses
 from eclose.reading.segments import Role
 from eclose.reading.text import ReadingStatus
-from eclose.values.response import Response
+from eclose.values.response import Response, ResponseReading, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from eclose.files.jsonl import ReadRecord
 
+ReadingKey: TypeAlias = tuple[ReadingStatus, str | None, str]
+"""Status, origin of the trace, and the rule that decided."""
 PROTOCOL_RULE = "protocol"
 _ANNOUNCEMENTS = frozenset({Role.PLAN, Role.QUESTION, Role.FILLER, Role.RESTATEMENT})
 _NOT_LOCATED_LIMIT = 0.05
@@ -118,10 +120,10 @@ def summarize_readings(responses: Iterable[Response]) -> ReadingSummary:
         >>> [(row.status.value, row.rule, row.responses) for row in summary.rules]
         [('trace', 'protocol', 1)]
     """
-    counts: dict[tuple[ReadingStatus, str | None, str], list[int]] = {}
-    examples: dict[tuple[ReadingStatus, str | None, str], Response] = {}
+    counts: dict[ReadingKey, list[int]] = {}
+    examples: dict[ReadingKey, Response] = {}
     for response in responses:
-        key = find_rule(response)
+        key = find_rule(response.reading, response.trace, response.answer)
         examples.setdefault(key, response)
         count = counts.setdefault(key, [0, 0])
         count[0] += 1
@@ -137,15 +139,12 @@ def summarize_readings(responses: Iterable[Response]) -> ReadingSummary:
     return ReadingSummary(tuple(sorted(rules, key=lambda row: (order.index(row.status), -row.responses))))
 
 
-def find_rule(response: Response) -> tuple[ReadingStatus, str | None, str]:
-    """Return the status, the origin of the trace and the rule of a response; a response of ours has no reading."""
-    if (reading := response.reading) is not None:
+def find_rule(reading: ResponseReading | None, trace: Trace, answer: str | None) -> ReadingKey:
+    """Return status, origin of the trace and rule of a response; one in the protocol's layout has no reading."""
+    if reading is not None:
         return ReadingStatus(reading.status), reading.origin, reading.rule
-    if response.answer is None:
-        return ReadingStatus.INCOMPLETE, "marked" if response.trace.steps else None, PROTOCOL_RULE
-    if not response.trace.steps:
-        return ReadingStatus.NO_TRACE, None, PROTOCOL_RULE
-    return ReadingStatus.TRACE, "marked", PROTOCOL_RULE
+    status = ReadingStatus.TRACE if trace.steps else ReadingStatus.NO_TRACE
+    return status if answer is not None else ReadingStatus.INCOMPLETE, "marked" if trace.steps else None, PROTOCOL_RULE
 
 
 def _is_emptied(response: Response) -> bool:

@@ -19,6 +19,7 @@ from eclose.diagnosis.number_format import (
 from eclose.diagnosis.shown_rate import TOO_LITTLE_TEXT, RateStatus, ShownRate
 from eclose.metrics.judge_against_people import LABEL_METRICS, LabelAgreementRow
 from eclose.metrics.rates import Metric
+from eclose.readers.readings import PROTOCOL_RULE
 from eclose.report import wording
 from eclose.report.context import ReportContext, describe_uncorrected_rates
 from eclose.stats.intervals import Estimate
@@ -96,6 +97,7 @@ class ReportTable:
 def build_report_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[ReportTable, ...]:
     """Return every table with rows, in reading order."""
     tables = (
+        _build_readings_table(diagnosis),
         *build_metrics_tables(diagnosis, context),
         _build_evidence_table(diagnosis),
         build_failures_table(diagnosis),
@@ -108,6 +110,19 @@ def build_report_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[R
         build_judge_flips_table(diagnosis),
     )
     return tuple(table for table in tables if table.rows)
+
+
+def _build_readings_table(diagnosis: Diagnosis) -> ReportTable:
+    """Return how the responses were read; empty where all are in the layout that ``eclose generate`` asks for."""
+    total = sum(diagnosis.readings.values())
+    rows = [
+        (status.replace("_", " "), origin or "", rule, _share(count, total))
+        for (status, origin, rule), count in diagnosis.readings.items()
+    ]
+    heads = ("what it is", "trace", "rule that decided", "responses")
+    note = "eclose data read FILE --rule RULE shows the responses for which a rule decided."
+    unread = [row for row in rows if row[2] != PROTOCOL_RULE]
+    return ReportTable.of("readings", "How the responses were read", heads, rows if unread else (), note)
 
 
 def make_rate_cell(summary: GroupRates, metric: Metric) -> ReportTableCell:
@@ -179,6 +194,8 @@ def _overall_rows(diagnosis: Diagnosis, context: ReportContext) -> Iterator[Repo
     if context.corrected:
         yield make_corrected_rates_row(diagnosis.overall, context)
     yield _summary_row("all, the judge alone" if context.corrected else "all responses", diagnosis.overall)
+    for stratum, group in diagnosis.apart.items():
+        yield _summary_row(f"apart: {stratum} traces", group)
 
 
 def _group_row(summary: GroupRates) -> ReportTableRow:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eclose.diagnosis.label_table import TraceStratum
 from eclose.diagnosis.number_format import format_count, format_percent, format_percent_about, format_percent_between
 from eclose.diagnosis.shown_rate import RateStatus, RateText, ShownRate, format_rate_value, is_too_little_judged
 from eclose.metrics.rates import Metric
@@ -131,10 +132,9 @@ def _whose(context: ReportContext, *, corrected: bool) -> str:
 def _reliable(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement:
     shares = _rate_twice(diagnosis, context, Metric.TRACE_RELIABILITY_RATE)
     meaning = "Every step holds, the reasoning pursues the question, and it establishes the answer that was submitted."
-    if diagnosis.prose_traces:
+    if diagnosis.stratum is TraceStratum.PROSE:
         meaning += (
-            f" In {format_count(diagnosis.prose_traces, 'response')} of {diagnosis.overall.responses:,} the steps are "
-            "sentences of the reply itself, whose closure is not comparable with that of marked steps."
+            " The steps are sentences of the reply itself, whose closure is not comparable with that of stated steps."
         )
     return _state("reliable", shares, context, ("is reliable", "are reliable"), meaning)
 

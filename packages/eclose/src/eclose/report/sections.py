@@ -16,7 +16,7 @@ from eclose.report.wording import (
     EVIDENCE_WORDS,
     LABEL_WORDS,
     describe_missing_traces,
-    describe_prose_traces,
+    describe_strata,
     describe_unread_traces,
     explain_missing_label,
 )
@@ -198,7 +198,7 @@ def _cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[ReportCa
         yield ReportCaution(text, f"unjudged={Criterion.ALIGNMENT.value}")
     for text in describe_unread_traces(diagnosis.unread_traces, diagnosis.overall.responses):
         yield ReportCaution(text, f"unjudged={Criterion.CLOSURE.value}")
-    for text in describe_prose_traces(diagnosis.prose_traces):
+    for text in describe_strata(diagnosis):
         yield ReportCaution(text, "table-metrics")
     yield from _unjudged_cautions(diagnosis)
     yield from list_sample_cautions(diagnosis, context)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.diagnose import EvidenceSufficiency
+from eclose.diagnosis.label_table import TraceStratum
 from eclose.diagnosis.number_format import format_count, format_percent
+from eclose.diagnosis.shown_rate import ShownRate
 from eclose.metrics.rates import Metric
 from eclose.values.judgment import EVIDENCE, NO_CLAIM_REASON, UNSPLIT_ANSWER_REASON, Criterion, LocalFailure
 from eclose.values.verdict import FailureClass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from eclose.diagnosis.diagnose import Diagnosis
 
 METRIC_WORDS: dict[Metric, tuple[str, str]] = {
     Metric.ACCURACY: ("accuracy", "The submitted answer is correct."),
@@ -147,14 +151,26 @@ def describe_unread_traces(unread: Mapping[str, int], responses: int) -> tuple[s
     return tuple(sentences)
 
 
-def describe_prose_traces(count: int) -> tuple[str, ...]:
-    """Return what steps taken from the answer itself mean for closure; empty where there are none."""
-    if not count:
-        return ()
-    return (
-        f"The steps of {format_count(count, 'response')} are sentences of the reply itself: C (closure) is not "
-        "comparable there with that of marked steps, so read L and A.",
-    )
+def describe_strata(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Return what unstated traces mean for closure, and which responses are reported apart."""
+    sentences = []
+    if diagnosis.stratum is TraceStratum.PROSE:
+        sentences.append(
+            f"The steps of {format_count(diagnosis.prose_traces, 'response')} are sentences of the reply itself: C "
+            "(closure) is not comparable with that of stated steps, so read L and A."
+        )
+    elif diagnosis.stratum is TraceStratum.HIDDEN:
+        sentences.append("The traces are hidden thinking, which the answer need not rest on: read L and A.")
+    for stratum, group in diagnosis.apart.items():
+        figures = (
+            f"{metric} {ShownRate.of_group(group, metric).figure}"
+            for metric in (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
+        )
+        sentences.append(
+            f"Not counted in these rates: {format_count(group.responses, 'response')} with {stratum} traces "
+            f"({', '.join(figures)}), whose rates are not comparable. --origin {stratum} reports them."
+        )
+    return tuple(sentences)
 
 
 def name_response_group(group: tuple[str, ...]) -> str:

@@ -210,11 +210,6 @@ class ResponseReading:
         return not self.rule.endswith("not located")
 
 
-def is_prose_trace(reading: ResponseReading | None) -> bool:
-    """Return whether a trace is made of the sentences of the reply itself."""
-    return reading is not None and reading.origin == "prose"
-
-
 @dataclass(frozen=True, slots=True)
 class Response:
     """A trace and a submitted answer to one instance.

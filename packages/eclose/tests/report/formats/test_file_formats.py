@@ -251,7 +251,7 @@ def test_the_keys_of_the_json_stay(diagnosis):
     assert list(output) == [
         "format", "title", "about", "stale", "selected", "provenance", "judges", "headline", "validation", "validated",
         "settled_by_people", "corrected", "agreement", "responses", "questions", "without_trace", "unread_traces",
-        "prose_traces",
+        "prose_traces", "stratum", "apart", "readings",
         "groups", "by_model", "by_dataset", "by_evidence", "joint", "violations", "local_failures", "matching",
         "alias_matching", "correct_but_insufficient",
         "incorrect_but_sufficient", "inconsistent", "unjudged", "flips", "same_family", "left_out", "rejected",

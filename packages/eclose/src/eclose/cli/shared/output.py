@@ -10,7 +10,7 @@ import re
 import sys
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 import typer
 
@@ -34,6 +34,13 @@ AllowStale = Annotated[
     bool,
     typer.Option(
         "--allow-stale", help="Use judgments although the files they were made from have changed; every output says so."
+    ),
+]
+OriginOption = Annotated[
+    Literal["stated", "prose", "hidden"] | None,
+    typer.Option(
+        "--origin",
+        help="Traces that are rated: stated as such, prose of the reply itself, or hidden thinking.  [default: stated]",
     ),
 ]
 ReplaceValidation = Annotated[

@@ -68,6 +68,7 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
         "without_trace": diagnosis.without_trace,
         "unread_traces": diagnosis.unread_traces,
         "prose_traces": diagnosis.prose_traces,
+        **_readings(diagnosis),
         "groups": [_group(summary, *summary.group) for summary in diagnosis.groups],
         "by_model": [_group(summary, model=summary.group[0]) for summary in diagnosis.by_model],
         "by_dataset": [_group(summary, summary.group[0]) for summary in diagnosis.by_dataset],
@@ -94,6 +95,17 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
         "left_out": [{"response": response, "reason": reason} for response, reason in context.left_out],
         "rejected": to_plain(context.rejected),
         "comparison": None if context.base is None else _comparison(context.base),
+    }
+
+
+def _readings(diagnosis: Diagnosis) -> dict[str, Any]:
+    return {
+        "stratum": diagnosis.stratum.value,
+        "apart": {str(stratum): _group(summary) for stratum, summary in diagnosis.apart.items()},
+        "readings": [
+            {"status": str(status), "origin": origin, "rule": rule, "responses": count}
+            for (status, origin, rule), count in diagnosis.readings.items()
+        ],
     }
 
 
