@@ -17,7 +17,7 @@ from eclose.files.run_folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.files.step import PipelineStep
 from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
-from eclose.readers.load import holds_responses, resolve_file_layout, scan_instances, scan_recorded_responses
+from eclose.readers.load import holds_responses, resolve_import_settings, scan_instances, scan_recorded_responses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +39,6 @@ def find_judge_inputs(
     path: Path,
     out: Path,
     instances: Path | None = None,
-    layout: RecordLayout = RecordLayout.AUTO,
     settings: ImportSettings | None = None,
     *,
     force: bool = False,
@@ -51,7 +50,6 @@ def find_judge_inputs(
         path: A run's folder, a file of responses, or a file of another tool with questions and responses side by side.
         out: Folder for the two files that are written from another tool's file.
         instances: File of the questions; needed for a file of responses.
-        layout: Layout of another tool's file.
         settings: Settings of reading another tool's file.
         force: Whether to write the two files anew where they were made from another file, or from an earlier state of
             this one.
@@ -68,7 +66,7 @@ def find_judge_inputs(
     require_regular_file(path)
     # A mapping says what is where, whatever the keys of the records.
     if settings.columns or not holds_responses(path):
-        return _split_file(path, out, resolve_file_layout(path, layout, settings), settings, force, scratch)
+        return _split_file(path, out, resolve_import_settings(path, settings), force, scratch)
     _refuse_settings(path, settings)
     if instances is None:
         raise SettingError(f"{path}: the questions of these responses are missing. Name their file with --instances.")
@@ -77,7 +75,7 @@ def find_judge_inputs(
 
 def _refuse_settings(path: Path, settings: ImportSettings) -> None:
     """Raise where settings of reading another tool's file are given for files of this package."""
-    if settings.identity:
+    if replace(settings, format=RecordLayout.AUTO).identity:
         raise SettingError(
             f"{path}: holds questions and responses as eclose writes them, so --map, --trace, model, dataset "
             "and case do nothing. Leave them out, or name the file that they were read from."
@@ -92,18 +90,14 @@ def _require_files(inputs: JudgeInputFiles) -> JudgeInputFiles:
     return inputs
 
 
-def _split_file(
-    path: Path, out: Path, layout: RecordLayout, imported: ImportSettings, force: bool, scratch: Path | None
-) -> JudgeInputFiles:
+def _split_file(path: Path, out: Path, imported: ImportSettings, force: bool, scratch: Path | None) -> JudgeInputFiles:
     """Write the questions and the responses of one file into two, and count its records."""
-    settings = {"format": layout.value, **imported.identity}
+    settings = imported.identity
     questions = PipelineStep("judge instances", settings, (path,), out / INSTANCES_FILE)
     responses = PipelineStep("judge responses", settings, (path,), out / RESPONSES_FILE, explains_rejected=True)
-    questions, question_counts = _write_part(
-        questions, scan_instances(path, layout=layout, settings=imported), force, scratch
-    )
+    questions, question_counts = _write_part(questions, scan_instances(path, settings=imported), force, scratch)
     responses, response_counts = _write_part(
-        responses, scan_recorded_responses(path, layout=layout, settings=imported), force, scratch
+        responses, scan_recorded_responses(path, settings=imported), force, scratch
     )
     if not response_counts.accepted:
         raise UserError(
