@@ -24,10 +24,9 @@ from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from eclose.files.jsonl import ReadRecord
-    from eclose.files.step import PipelineStep
     from eclose.readers.load import QuestionFileCheck
     from eclose.readers.sampling import BenchmarkCharacteristics, Quartiles
     from eclose.values.instance import Instance
@@ -66,33 +65,24 @@ def convert(
 ) -> None:
     """Convert a file in any known layout into instances."""
     from eclose.errors import SettingError
-    from eclose.files.step import PipelineStep, refuse_shared_files
-    from eclose.readers.load import resolve_import_settings, scan_recorded_responses
+    from eclose.files.step import PipelineStep, run_pipeline_steps
+    from eclose.readers.load import resolve_import_settings
 
     imported = resolve_import_settings(file, imported)
     # Ignoring the file in silence would leave answers without aliases, and right answers would count as wrong.
     if aliases is not None and imported.format is not RecordLayout.TWO_WIKI:
         raise SettingError(f"--aliases: is for 2WikiMultiHopQA, and {file} is read as {imported.format}. Leave it out.")
     inputs = (file,) if aliases is None else (file, aliases)
-    settings = imported.identity
-    work: list[tuple[PipelineStep, Iterator[ReadRecord[Any]]]] = [
-        (
-            PipelineStep("data convert", settings, inputs, out, explains_rejected=True),
-            _scan(file, imported, aliases),
-        )
-    ]
+    steps = [PipelineStep("data convert", imported.identity, inputs, out, explains_rejected=True)]
     if responses is not None:
-        stage = PipelineStep("data convert responses", settings, (file,), responses, explains_rejected=True)
-        work.append((stage, scan_recorded_responses(file, settings=imported)))
+        name = "data convert responses"
+        steps.append(PipelineStep(name, imported.identity, (file,), responses, explains_rejected=True))
+    rows = _scan_rows(file, imported, aliases, with_responses=responses is not None)
     option = "--map" if imported.format is RecordLayout.MAPPED else f"--format {imported.format}"
-    # Both outputs are claimed before the first is written, so that a refusal costs no work.
-    refuse_shared_files(stage for stage, _ in work)
-    finished = [stage.claim(force=force) for stage, _ in work]
-    quarantined = False
-    for (stage, records), manifest in zip(work, finished, strict=True):
-        counts = manifest.counts if manifest else stage.write(show_record_count(records, f"reading {file.name}"))
-        print_step_result(stage, counts, again=manifest is not None, doubt=f"is {option} right")
-        quarantined |= bool(counts.quarantined)
+    results = run_pipeline_steps(steps, rows, force=force, wrap=show_record_count)
+    for result in results:
+        print_step_result(result.step, result.counts, again=result.again, doubt=f"is {option} right")
+    quarantined = any(result.counts.quarantined for result in results)
     raise typer.Exit(QUARANTINED_EXIT_CODE if quarantined else 0)
 
 
@@ -282,13 +272,24 @@ def labels(
     print_line(f"{get_remote_url(out) or out}: labels of {format_count(count, 'response')} written")
 
 
-def _scan(file: Path, imported: ImportSettings, aliases: Path | None = None) -> Iterator[ReadRecord[Instance]]:
-    from eclose.readers.benchmarks import read_wikidata_aliases
+def _scan(file: Path, imported: ImportSettings) -> Iterator[ReadRecord[Instance]]:
     from eclose.readers.load import scan_instances
+
+    return scan_instances(file, settings=imported)
+
+
+def _scan_rows(
+    file: Path, imported: ImportSettings, aliases: Path | None, *, with_responses: bool
+) -> Iterator[Sequence[ReadRecord[Any]]]:
+    from eclose.readers.benchmarks import read_wikidata_aliases
+    from eclose.readers.load import scan_cases, scan_instances
 
     # A generator: where the output exists already, neither the aliases nor the questions are read.
     table = read_wikidata_aliases(aliases) if aliases else None
-    yield from scan_instances(file, aliases=table, settings=imported)
+    if with_responses:
+        yield from scan_cases(file, aliases=table, settings=imported)
+    else:
+        yield from ((record,) for record in scan_instances(file, aliases=table, settings=imported))
 
 
 def _print_characteristics(rows: list[BenchmarkCharacteristics]) -> None:

@@ -90,20 +90,27 @@ def scan_instances(
 
 def scan_recorded_responses(path: Path, *, settings: ImportSettings | None = None) -> Iterator[ReadRecord[Response]]:
     """Yield every response recorded together with its question, in the layouts that have responses."""
+    return (response for _, response in scan_cases(path, settings=settings))
+
+
+def scan_cases(
+    path: Path, *, aliases: AnswerAliases | None = None, settings: ImportSettings | None = None
+) -> Iterator[tuple[ReadRecord[Instance], ReadRecord[Response]]]:
+    """Yield every record of the file as a question and as a response, both as the scans of one kind yield them."""
     instance_ids, response_ids = SeenIds(), SeenIds()
-    for record in _scan(path, None, settings):
+    for record in _scan(path, aliases, settings):
         if record.value is None:
-            yield cast("ReadRecord[Response]", record)
+            yield cast("ReadRecord[Instance]", record), cast("ReadRecord[Response]", record)
             continue
         # A question may repeat with another response; two questions under one id make the response ambiguous.
         question = _check_value(path, record, record.value.instance, instance_ids)
         if question.error is not None:
-            yield cast("ReadRecord[Response]", question)
+            yield question, cast("ReadRecord[Response]", question)
         elif record.value.response is None:
-            yield ReadRecord(record.where, rejected=NO_RESPONSE)
+            yield question, ReadRecord(record.where, rejected=NO_RESPONSE)
         else:
             repaired = replace(record, repairs=(*record.repairs, *record.value.notes))
-            yield _check_value(path, repaired, record.value.response, response_ids)
+            yield question, _check_value(path, repaired, record.value.response, response_ids)
 
 
 def holds_responses(path: Path) -> bool:
