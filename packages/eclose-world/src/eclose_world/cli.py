@@ -123,10 +123,11 @@ def judge(
 
 def _read_instances(path: Path) -> Iterator[Instance]:
     from eclose.files.jsonl import unwrap_records
+    from eclose.readers.import_settings import ImportSettings
     from eclose.readers.layouts import RecordLayout
     from eclose.readers.load import scan_instances
 
-    return unwrap_records(scan_instances(path, layout=RecordLayout.ECLOSE))
+    return unwrap_records(scan_instances(path, settings=ImportSettings(format=RecordLayout.ECLOSE)))
 
 
 @app.command()

@@ -27,8 +27,9 @@ from eclose.files.id_set import SortedSpool
 from eclose.files.run_folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.files.step import PipelineStep
 from eclose.prompts.response_prompt import PromptOrder, ResponsePrompt
+from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
-from eclose.readers.load import detect_file_layout, scan_instances
+from eclose.readers.load import resolve_import_settings, scan_instances
 from eclose.values.identity import content_hash
 from eclose.values.instance import Instance
 from eclose.values.response import Response
@@ -137,8 +138,8 @@ class GenerationRun(ModelRun[Instance]):
 
     def open_records(self) -> SortedSpool:
         """Open the questions in the order of their ids."""
-        layout = RecordLayout(self.stage.settings["format"])
-        return SortedSpool(scan_instances(self.stage.inputs[0], layout=layout), limit=self.settings.limit)
+        settings = ImportSettings(format=RecordLayout(self.stage.settings["format"]))
+        return SortedSpool(scan_instances(self.stage.inputs[0], settings=settings), limit=self.settings.limit)
 
     async def collect_notes(self, ledger: Ledger) -> dict[str, Any]:
         """Count responses without an answer, and describe the engine."""
@@ -274,7 +275,7 @@ async def plan_generation(
     elif isinstance(model, LocalModelRef):
         model = replace(model, context=settings.max_length)
     path = Path(instances)
-    layout = detect_file_layout(path) if settings.format is RecordLayout.AUTO else settings.format
+    layout = resolve_import_settings(path, ImportSettings(format=settings.format)).format
     # What identifies the run but not the system: a response keeps its id in a run over more questions.
     identity = _system_identity(model, settings) | {
         "source": asdict(model.source),

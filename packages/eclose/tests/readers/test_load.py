@@ -62,7 +62,7 @@ def test_a_file_of_one_layout_does_not_take_another(tmp_path):
 
 def test_a_named_layout_is_not_guessed(tmp_path):
     path = lines(tmp_path / "a.jsonl", ROW)
-    (record,) = scan_instances(path, layout=RecordLayout.MUSIQUE)
+    (record,) = scan_instances(path, settings=ImportSettings(format=RecordLayout.MUSIQUE))
     assert "paragraphs: is missing" in str(record.error)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from eclose.errors import RecordError, SettingError
 from eclose.readers.import_settings import CaseSelection, ImportSettings, TraceMode
 from eclose.readers.layouts import RecordLayout
-from eclose.readers.load import resolve_file_layout, scan_instances, scan_recorded_responses
+from eclose.readers.load import resolve_import_settings, scan_instances, scan_recorded_responses
 from eclose.readers.mapping import get_at_path, parse_field_map
 
 RECORD = {
@@ -95,7 +96,7 @@ def test_commas_in_quoted_keys_belong_to_the_path():
 )
 def test_a_mapping_that_cannot_work_is_refused_before_reading(paths, problem, tmp_path):
     with pytest.raises(SettingError, match=problem):
-        resolve_file_layout(tmp_path / "absent.jsonl", RecordLayout.AUTO, ImportSettings(columns=paths))
+        resolve_import_settings(tmp_path / "absent.jsonl", ImportSettings(columns=paths))
 
 
 @pytest.fixture
@@ -234,6 +235,7 @@ def test_names_fill_what_the_file_leaves_out(log):
     assert next(scan_recorded_responses(log, settings=settings)).value.source.model == "m1"
     assert settings.identity == {"map": PATHS, "model": "m1", "dataset": "tickets"}
     assert ImportSettings().identity == {}
+    assert ImportSettings(format=RecordLayout.RAGAS).identity == {"format": "ragas"}
 
 
 @pytest.mark.parametrize(
@@ -249,4 +251,4 @@ def test_names_fill_what_the_file_leaves_out(log):
 )
 def test_settings_that_do_nothing_are_refused(layout, settings, problem, tmp_path):
     with pytest.raises(SettingError, match=problem):
-        resolve_file_layout(tmp_path / "x.jsonl", layout, settings)
+        resolve_import_settings(tmp_path / "x.jsonl", replace(settings, format=layout))

@@ -12,7 +12,6 @@ from eclose.cli.shared.options import takes_import_options
 from eclose.cli.shared.output import format_count, print_line, print_table
 from eclose.cli.shared.recipe import recipe_key
 from eclose.readers.import_settings import ImportSettings
-from eclose.readers.layouts import RecordLayout
 from eclose_annotate.choices import PracticeMode, ScreeningMode
 from eclose_annotate.cli import family_audit as audit
 from eclose_annotate.cli import results
@@ -94,7 +93,6 @@ def init(
     practice: Annotated[PracticeMode, recipe_key()] = PracticeMode.OPTIONAL,
     labels_to_adjudicator: Annotated[bool, recipe_key()] = False,
     database: Annotated[str | None, recipe_key()] = None,
-    layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
     audit_head: Annotated[Path | None, recipe_key()] = None,
     port: Port = None,
     public_url: PublicUrl = None,
@@ -134,7 +132,7 @@ def init(
     with remove_new_folder_on_error(folder, folder / MATERIAL_FOLDER):
         if audit is None:
             with owner_only():
-                sources = _find_responses(responses, folder / MATERIAL_FOLDER, instances, layout, imported)
+                sources = _find_responses(responses, folder / MATERIAL_FOLDER, instances, imported)
             add_material = _response_importer(sources, n, seed)
         else:
             # The same options name the people, but in an audit their tasks are families.
@@ -164,7 +162,7 @@ def _refuse_options_of_responses(imported: ImportSettings, n: int | None) -> Non
 
 
 def _find_responses(
-    responses: Path | None, out: Path, instances: Path | None, layout: RecordLayout, imported: ImportSettings
+    responses: Path | None, out: Path, instances: Path | None, imported: ImportSettings
 ) -> JudgeInputFiles:
     from eclose.errors import SettingError
     from eclose.judging.inputs import find_judge_inputs
@@ -172,7 +170,7 @@ def _find_responses(
     if responses is None:
         raise SettingError("name the responses to label (the folder of a run, or a file), or an audit with --audit.")
     # A file of another tool is split into questions and responses; the two files stay in the project's folder.
-    return find_judge_inputs(responses, out, instances, layout, imported)
+    return find_judge_inputs(responses, out, instances, imported)
 
 
 def _response_importer(sources: JudgeInputFiles, n: int | None, seed: int) -> Callable[[Connection], str]:

@@ -21,8 +21,9 @@ from eclose.files.id_set import SeenIds, SortedSpool
 from eclose.files.jsonl import ReadRecord
 from eclose.files.run_folder import CARD_FILE, DEVELOPMENT, FAMILIES_FILE, TRAIN
 from eclose.files.step import PipelineStep
+from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
-from eclose.readers.load import detect_file_layout, scan_instances
+from eclose.readers.load import resolve_import_settings, scan_instances
 from eclose.readers.sampling import DEFAULT_SEED, rank_in_seeded_order
 from eclose.values.family import Family
 from eclose.values.instance import Instance
@@ -168,7 +169,7 @@ class ConstructionRun(ModelRun[Instance]):
         limit: int | None = None,
     ) -> ConstructionRun:
         """Prepare a run; everything that determines its families is in the settings of its step."""
-        layout = detect_file_layout(instances) if layout is RecordLayout.AUTO else layout
+        layout = resolve_import_settings(instances, ImportSettings(format=layout)).format
         # A model that is never asked must not decide whether two runs are the same work.
         roles = ("constructor", "verifier", *(["reverifier"] if settings.reverify else []))
         identity = {
@@ -195,7 +196,8 @@ class ConstructionRun(ModelRun[Instance]):
             yield ConstructionSources(spool)
 
     def _scan(self) -> Iterator[ReadRecord[Instance]]:
-        return scan_instances(self.stage.inputs[0], layout=RecordLayout(self.stage.settings["format"]))
+        settings = ImportSettings(format=RecordLayout(self.stage.settings["format"]))
+        return scan_instances(self.stage.inputs[0], settings=settings)
 
     async def collect_notes(self, ledger: Ledger) -> Mapping[str, Any]:
         """Count the sources that passed each stage, by dataset."""

@@ -52,7 +52,6 @@ async def evaluate(
     calls: CallSettings | None = None,
     budget: float | None = None,
     base_url: str | ServerAddress | None = None,
-    layout: RecordLayout = RecordLayout.AUTO,
     imported: ImportSettings | None = None,
     options: RunOptions | None = None,
     only: ResponseFilter | None = None,
@@ -73,9 +72,8 @@ async def evaluate(
         calls: Concurrency, rate limits, deadlines and prices of the calls.
         budget: The most that the run may cost, in the currency of the prices.
         base_url: Address of an OpenAI-compatible server.
-        layout: Layout of ``data``; found out by default.
-        imported: How a file of another tool is read: field paths, names that it leaves out, and whether prose is
-            split into steps.
+        imported: How a file of another tool is read: its layout, field paths, names that it leaves out, and whether
+            prose is split into steps.
         options: Ledger, retry, replay and force, as the options of ``eclose judge``.
         only: Choice of the responses to judge, such as one band of a calibrated detector by
             ``eclose.detectors.bands.build_band_filter``; all by default. The rates then describe these alone.
@@ -99,7 +97,7 @@ async def evaluate(
         force = options is not None and options.force
         path = ensure_data_file(data, folder, force=force)
         questions = None if questions is None else Path(questions)
-        sources = find_judge_inputs(path, folder, questions, layout, imported, force=force)
+        sources = find_judge_inputs(path, folder, questions, imported, force=force)
         readings = summarize_responses(sources)
         for sentence in (*readings.cautions, *describe_judge_inputs(sources, readings)):
             warnings.warn(sentence, stacklevel=2)

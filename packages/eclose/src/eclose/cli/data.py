@@ -24,10 +24,9 @@ from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from eclose.files.jsonl import ReadRecord
-    from eclose.files.step import PipelineStep
     from eclose.readers.load import QuestionFileCheck
     from eclose.readers.sampling import BenchmarkCharacteristics, Quartiles
     from eclose.values.instance import Instance
@@ -44,7 +43,6 @@ INVALID = 2
 """Exit code of validate where a record is wrong."""
 
 File = Annotated[Path, typer.Argument(help="JSON Lines, a JSON array or Parquet; gzip is recognised.")]
-Layout = Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")]
 Out = Annotated[
     Path, typer.Option("--out", "-o", help="File to write, JSON Lines; compressed where its name ends in .gz.")
 ]
@@ -57,7 +55,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 def convert(
     file: File,
     out: Out,
-    layout: Layout = RecordLayout.AUTO,
     aliases: Annotated[Path | None, typer.Option(help="File id_aliases.json of 2WikiMultiHopQA.")] = None,
     responses: Annotated[
         Path | None, typer.Option(help="File for the responses beside the questions, JSON Lines.")
@@ -68,33 +65,24 @@ def convert(
 ) -> None:
     """Convert a file in any known layout into instances."""
     from eclose.errors import SettingError
-    from eclose.files.step import PipelineStep, refuse_shared_files
-    from eclose.readers.load import resolve_file_layout, scan_recorded_responses
+    from eclose.files.step import PipelineStep, run_pipeline_steps
+    from eclose.readers.load import resolve_import_settings
 
-    layout = resolve_file_layout(file, layout, imported)
+    imported = resolve_import_settings(file, imported)
     # Ignoring the file in silence would leave answers without aliases, and right answers would count as wrong.
-    if aliases is not None and layout is not RecordLayout.TWO_WIKI:
-        raise SettingError(f"--aliases: is for 2WikiMultiHopQA, and {file} is read as {layout}. Leave it out.")
+    if aliases is not None and imported.format is not RecordLayout.TWO_WIKI:
+        raise SettingError(f"--aliases: is for 2WikiMultiHopQA, and {file} is read as {imported.format}. Leave it out.")
     inputs = (file,) if aliases is None else (file, aliases)
-    settings = {"format": layout.value, **imported.identity}
-    work: list[tuple[PipelineStep, Iterator[ReadRecord[Any]]]] = [
-        (
-            PipelineStep("data convert", settings, inputs, out, explains_rejected=True),
-            _scan(file, layout, imported, aliases),
-        )
-    ]
+    steps = [PipelineStep("data convert", imported.identity, inputs, out, explains_rejected=True)]
     if responses is not None:
-        stage = PipelineStep("data convert responses", settings, (file,), responses, explains_rejected=True)
-        work.append((stage, scan_recorded_responses(file, layout=layout, settings=imported)))
-    option = "--map" if layout is RecordLayout.MAPPED else f"--format {layout}"
-    # Both outputs are claimed before the first is written, so that a refusal costs no work.
-    refuse_shared_files(stage for stage, _ in work)
-    finished = [stage.claim(force=force) for stage, _ in work]
-    quarantined = False
-    for (stage, records), manifest in zip(work, finished, strict=True):
-        counts = manifest.counts if manifest else stage.write(show_record_count(records, f"reading {file.name}"))
-        print_step_result(stage, counts, again=manifest is not None, doubt=f"is {option} right")
-        quarantined |= bool(counts.quarantined)
+        name = "data convert responses"
+        steps.append(PipelineStep(name, imported.identity, (file,), responses, explains_rejected=True))
+    rows = _scan_rows(file, imported, aliases, with_responses=responses is not None)
+    option = "--map" if imported.format is RecordLayout.MAPPED else f"--format {imported.format}"
+    results = run_pipeline_steps(steps, rows, force=force, wrap=show_record_count)
+    for result in results:
+        print_step_result(result.step, result.counts, again=result.again, doubt=f"is {option} right")
+    quarantined = any(result.counts.quarantined for result in results)
     raise typer.Exit(QUARANTINED_EXIT_CODE if quarantined else 0)
 
 
@@ -109,25 +97,23 @@ def sample(
     hops: Annotated[
         list[int] | None, typer.Option(help="Draw only questions with this number of hops; repeatable.")
     ] = None,
-    layout: Layout = RecordLayout.AUTO,
     force: Force = False,
     *,
     imported: ImportSettings,
 ) -> None:
     """Draw a seeded sample; a larger sample begins with the smaller one."""
     from eclose.files.step import PipelineStep
-    from eclose.readers.load import resolve_file_layout
+    from eclose.readers.load import resolve_import_settings
     from eclose.readers.sampling import draw_instance_sample
 
-    layout = resolve_file_layout(file, layout, imported)
+    imported = resolve_import_settings(file, imported)
     # Sorted without repeats, because the settings decide whether an existing output is the same work.
     kinds, lengths = sorted(set(kind or ())), sorted(set(hops or ()))
-    settings: dict[str, object] = {"format": layout.value, "n": n, "seed": seed, "kinds": kinds, "hops": lengths}
-    settings |= imported.identity
+    settings = {**imported.identity, "n": n, "seed": seed, "kinds": kinds, "hops": lengths}
     stage = PipelineStep("data sample", settings, (file,), out)
     manifest = stage.claim(force=force)
     if manifest is None:
-        records = show_record_count(_scan(file, layout, imported), f"reading {file.name}")
+        records = show_record_count(_scan(file, imported), f"reading {file.name}")
         counts = stage.write(*draw_instance_sample(records, n, seed=seed, kinds=kinds, hops=lengths))
     else:
         counts = manifest.counts
@@ -193,7 +179,6 @@ def intersect(
 @takes_import_options
 def stats(
     files: Annotated[list[Path], typer.Argument(help="Files of questions, in any known layout.")],
-    layout: Layout = RecordLayout.AUTO,
     as_json: AsJson = False,
     *,
     imported: ImportSettings,
@@ -205,7 +190,7 @@ def stats(
     rows = characterize_benchmarks(
         instance
         for file in files
-        for instance in unwrap_records(show_record_count(_scan(file, layout, imported), f"reading {file.name}"))
+        for instance in unwrap_records(show_record_count(_scan(file, imported), f"reading {file.name}"))
     )
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
@@ -217,7 +202,6 @@ def stats(
 @takes_import_options
 def validate(
     file: File,
-    layout: Layout = RecordLayout.AUTO,
     as_json: AsJson = False,
     limit: Annotated[int, typer.Option(min=0, help="Number of problems to print.")] = 20,
     *,
@@ -226,7 +210,7 @@ def validate(
     """Check all records of a file and print the problems."""
     from eclose.readers.load import check_question_file
 
-    check = check_question_file(show_record_count(_scan(file, layout, imported), f"checking {file.name}"), limit=limit)
+    check = check_question_file(show_record_count(_scan(file, imported), f"checking {file.name}"), limit=limit)
     if as_json:
         typer.echo(json.dumps(_check_to_json(file, check), indent=2))
     else:
@@ -288,15 +272,24 @@ def labels(
     print_line(f"{get_remote_url(out) or out}: labels of {format_count(count, 'response')} written")
 
 
-def _scan(
-    file: Path, layout: RecordLayout, imported: ImportSettings, aliases: Path | None = None
-) -> Iterator[ReadRecord[Instance]]:
-    from eclose.readers.benchmarks import read_wikidata_aliases
+def _scan(file: Path, imported: ImportSettings) -> Iterator[ReadRecord[Instance]]:
     from eclose.readers.load import scan_instances
+
+    return scan_instances(file, settings=imported)
+
+
+def _scan_rows(
+    file: Path, imported: ImportSettings, aliases: Path | None, *, with_responses: bool
+) -> Iterator[Sequence[ReadRecord[Any]]]:
+    from eclose.readers.benchmarks import read_wikidata_aliases
+    from eclose.readers.load import scan_cases, scan_instances
 
     # A generator: where the output exists already, neither the aliases nor the questions are read.
     table = read_wikidata_aliases(aliases) if aliases else None
-    yield from scan_instances(file, layout=layout, aliases=table, settings=imported)
+    if with_responses:
+        yield from scan_cases(file, aliases=table, settings=imported)
+    else:
+        yield from ((record,) for record in scan_instances(file, aliases=table, settings=imported))
 
 
 def _print_characteristics(rows: list[BenchmarkCharacteristics]) -> None:

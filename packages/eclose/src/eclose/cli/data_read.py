@@ -14,7 +14,6 @@ import typer
 from eclose.cli.shared.options import takes_import_options
 from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line
 from eclose.readers.import_settings import ImportSettings
-from eclose.readers.layouts import RecordLayout
 
 if TYPE_CHECKING:
     from eclose.readers.readings import ReadingSummary
@@ -56,7 +55,6 @@ def read(
         Path | None,
         typer.Option("--out", "-o", help="File for the responses of --check with their records, to send as an issue."),
     ] = None,
-    layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
     *,
     imported: ImportSettings,
@@ -69,11 +67,11 @@ def read(
     if (check is None) is not (out is None):
         raise SettingError("--check and --out go together: ids of responses, and the file for them.")
     if check is not None and out is not None:
-        print_line(f"{out}: {write_reading_cases(file, check, out, layout=layout, settings=imported)} written")
+        print_line(f"{out}: {write_reading_cases(file, check, out, settings=imported)} written")
         return
     counter = RecordCounter()
     responses = []
-    for record in scan_readings(file, layout=layout, settings=imported):
+    for record in scan_readings(file, settings=imported):
         counter.add(record)
         if record.value is not None:
             responses.append(record.value)

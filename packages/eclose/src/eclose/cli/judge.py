@@ -30,7 +30,6 @@ from eclose.cli.shared.output import (
 from eclose.cli.shared.recipe import recipe_key
 from eclose.detectors.scores import DetectorBand
 from eclose.readers.import_settings import ImportSettings
-from eclose.readers.layouts import RecordLayout
 from eclose.values.judgment import MAX_UNJUDGED_SHARE
 
 if TYPE_CHECKING:
@@ -84,9 +83,6 @@ def judge(
     attempts: Annotated[int, recipe_key(min=1)] = 2,
     max_tokens: Annotated[int, recipe_key(min=1)] = 4096,
     step_window: Annotated[int, recipe_key(min=1)] = 20,
-    layout: Annotated[
-        RecordLayout, typer.Option("--format", help="Layout of a file with questions and responses.")
-    ] = RecordLayout.AUTO,
     only: Annotated[
         list[DetectorBand] | None,
         typer.Option(
@@ -127,7 +123,7 @@ def judge(
 
     # Judgments lie beside the responses they judge, where diagnose and gate look for them.
     folder = out or (responses if responses.is_dir() else responses.parent)
-    find_inputs = partial(find_judge_inputs, responses, folder, instances, layout, imported, force=options.force)
+    find_inputs = partial(find_judge_inputs, responses, folder, instances, imported, force=options.force)
     find_bands = partial(
         _read_bands, only=only, calibration=calibration, scores=scores, other_benchmark=other_benchmark
     )

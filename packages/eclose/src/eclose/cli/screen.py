@@ -17,6 +17,7 @@ from eclose.cli.shared.model_options import (
 )
 from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_run_summary
 from eclose.cli.shared.recipe import recipe_key
+from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
 
 if TYPE_CHECKING:
@@ -45,16 +46,17 @@ def screen(
     from eclose.judging.settings import JudgeSettings
 
     settings, model = JudgeSettings(attempts=attempts), options.model(judge_model)
+    imported = ImportSettings(format=layout)
     if options.dry_run:
-        usage = forecast_screening(instances, model, settings, options.calls, layout=layout)
+        usage = forecast_screening(instances, model, settings, options.calls, imported=imported)
         print_line(f"{model.name}: {describe_forecast(usage, options.calls.currency)}")
         return
     if options.ray is not None:
-        where = (instances, judge_model, options.server, out, settings, options.calls.deadline, layout)
+        where = (instances, judge_model, options.server, out, settings, options.calls.deadline, imported)
         result = run_on_ray_workers(partial(build_screening_run, *where), options.calls, options, options.ray)
     else:
         running = screen_question_eligibility(
-            instances, model, out, settings, options.calls, options.run_options, layout=layout
+            instances, model, out, settings, options.calls, options.run_options, imported=imported
         )
         result = asyncio.run(running)
     print_run_summary(result, _describe_outcome(result))

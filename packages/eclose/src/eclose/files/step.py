@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -289,14 +289,22 @@ def run_pipeline_steps(
     rows: Rows,
     *,
     force: bool = False,
+    scratch: Path | None = None,
     wrap: Callable[[Rows, str], Rows] = lambda rows, _label: rows,
 ) -> list[PipelineStepResult]:
     """Write the unfinished ones of some steps in one pass over the rows, as ``write_step_files`` does.
 
     ``wrap`` gets the rows and a label, for a progress display. The rows are not read where every step is finished.
+    ``scratch`` is a folder for the files in place of their own, for a forecast that leaves these as they are.
     """
     refuse_shared_files(steps)
+    # Claimed in their own place for a forecast too, which then says that the run would be refused.
     finished = [step.claim(force=force) for step in steps]
+    if scratch is not None:
+        steps = [
+            replace(step, out=scratch / step.out.name) if manifest is None else step
+            for step, manifest in zip(steps, finished, strict=True)
+        ]
     pending = [index for index, manifest in enumerate(finished) if manifest is None]
     counts = {index: manifest.counts for index, manifest in enumerate(finished) if manifest is not None}
     if pending:

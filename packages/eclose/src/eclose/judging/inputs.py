@@ -8,21 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from eclose.errors import SettingError, UserError
 from eclose.files.json_reader import require_regular_file
 from eclose.files.outcome_counts import RecordCounts
 from eclose.files.run_folder import INSTANCES_FILE, RESPONSES_FILE
-from eclose.files.step import PipelineStep
+from eclose.files.step import PipelineStep, run_pipeline_steps
 from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
-from eclose.readers.load import holds_responses, resolve_file_layout, scan_instances, scan_recorded_responses
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from eclose.files.jsonl import ReadRecord
+from eclose.readers.load import holds_responses, resolve_import_settings, scan_cases
 
 
 @dataclass(frozen=True)
@@ -39,7 +33,6 @@ def find_judge_inputs(
     path: Path,
     out: Path,
     instances: Path | None = None,
-    layout: RecordLayout = RecordLayout.AUTO,
     settings: ImportSettings | None = None,
     *,
     force: bool = False,
@@ -51,7 +44,6 @@ def find_judge_inputs(
         path: A run's folder, a file of responses, or a file of another tool with questions and responses side by side.
         out: Folder for the two files that are written from another tool's file.
         instances: File of the questions; needed for a file of responses.
-        layout: Layout of another tool's file.
         settings: Settings of reading another tool's file.
         force: Whether to write the two files anew where they were made from another file, or from an earlier state of
             this one.
@@ -68,7 +60,7 @@ def find_judge_inputs(
     require_regular_file(path)
     # A mapping says what is where, whatever the keys of the records.
     if settings.columns or not holds_responses(path):
-        return _split_file(path, out, resolve_file_layout(path, layout, settings), settings, force, scratch)
+        return _split_file(path, out, resolve_import_settings(path, settings), force, scratch)
     _refuse_settings(path, settings)
     if instances is None:
         raise SettingError(f"{path}: the questions of these responses are missing. Name their file with --instances.")
@@ -77,7 +69,7 @@ def find_judge_inputs(
 
 def _refuse_settings(path: Path, settings: ImportSettings) -> None:
     """Raise where settings of reading another tool's file are given for files of this package."""
-    if settings.identity:
+    if replace(settings, format=RecordLayout.AUTO).identity:
         raise SettingError(
             f"{path}: holds questions and responses as eclose writes them, so --map, --trace, model, dataset "
             "and case do nothing. Leave them out, or name the file that they were read from."
@@ -92,35 +84,17 @@ def _require_files(inputs: JudgeInputFiles) -> JudgeInputFiles:
     return inputs
 
 
-def _split_file(
-    path: Path, out: Path, layout: RecordLayout, imported: ImportSettings, force: bool, scratch: Path | None
-) -> JudgeInputFiles:
+def _split_file(path: Path, out: Path, imported: ImportSettings, force: bool, scratch: Path | None) -> JudgeInputFiles:
     """Write the questions and the responses of one file into two, and count its records."""
-    settings = {"format": layout.value, **imported.identity}
-    questions = PipelineStep("judge instances", settings, (path,), out / INSTANCES_FILE)
-    responses = PipelineStep("judge responses", settings, (path,), out / RESPONSES_FILE, explains_rejected=True)
-    questions, question_counts = _write_part(
-        questions, scan_instances(path, layout=layout, settings=imported), force, scratch
+    steps = (
+        PipelineStep("judge instances", imported.identity, (path,), out / INSTANCES_FILE),
+        PipelineStep("judge responses", imported.identity, (path,), out / RESPONSES_FILE, explains_rejected=True),
     )
-    responses, response_counts = _write_part(
-        responses, scan_recorded_responses(path, layout=layout, settings=imported), force, scratch
-    )
-    if not response_counts.accepted:
+    questions, responses = run_pipeline_steps(steps, scan_cases(path, settings=imported), force=force, scratch=scratch)
+    if not responses.counts.accepted:
         raise UserError(
-            f"{path}: holds no response to judge. Questions: {question_counts}. Responses: {response_counts}. "
+            f"{path}: holds no response to judge. Questions: {questions.counts}. Responses: {responses.counts}. "
             "Let a model answer the questions (eclose generate), or name the column of the response with --map."
         )
-    counts = {f"questions in {path.name}": question_counts, f"responses in {path.name}": response_counts}
-    return JudgeInputFiles(questions.out, responses.out, counts)
-
-
-def _write_part(
-    step: PipelineStep, records: Iterable[ReadRecord[Any]], force: bool, scratch: Path | None
-) -> tuple[PipelineStep, RecordCounts]:
-    """Write one of the two files unless the same work has written it; return the step and its counts."""
-    # Claimed in ``out`` for a forecast too, which then says that the run would be refused.
-    if (manifest := step.claim(force=force)) is not None:
-        return step, manifest.counts
-    if scratch is not None:
-        step = replace(step, out=scratch / step.out.name)
-    return step, step.write(records)
+    counts = {f"questions in {path.name}": questions.counts, f"responses in {path.name}": responses.counts}
+    return JudgeInputFiles(questions.step.out, responses.step.out, counts)

@@ -21,8 +21,7 @@ from eclose.judging.settings import JudgeSettings
 from eclose.prompts.disclosure import disclose_for_eligibility
 from eclose.prompts.judge_questions import JudgeQuestion, build_judge_prompt, judge_guideline_hash
 from eclose.prompts.structured import InconsistentReplyError
-from eclose.readers.layouts import RecordLayout
-from eclose.readers.load import detect_file_layout, scan_instances
+from eclose.readers.load import resolve_import_settings, scan_instances
 from eclose.values.instance import Instance
 from eclose.values.judgment import NO_REFERENCE_REASON, Ineligibility, QuestionScreening
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from eclose.calls.http.endpoint import ServerAddress
     from eclose.calls.model import ChatModel
     from eclose.prompts.structured import PromptWithSchema
+    from eclose.readers.import_settings import ImportSettings
 
 SCREENING_JOB = "screen"
 
@@ -77,11 +77,11 @@ async def screen_question_eligibility(
     calls: CallSettings | None = None,
     options: RunOptions | None = None,
     *,
-    layout: RecordLayout = RecordLayout.AUTO,
+    imported: ImportSettings | None = None,
 ) -> RunResult:
     """Ask a model whether each question is eligible, and write ``screening.jsonl`` into a folder."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
-    run = await plan_screening(instances, model, out, settings, deadline=calls.deadline, layout=layout)
+    run = await plan_screening(instances, model, out, settings, deadline=calls.deadline, imported=imported)
     return await run_models_on_records(run, calls, options)
 
 
@@ -92,21 +92,21 @@ async def plan_screening(
     settings: JudgeSettings,
     *,
     deadline: float,
-    layout: RecordLayout = RecordLayout.AUTO,
+    imported: ImportSettings | None = None,
 ) -> ScreeningRun:
     """Return the run that screens a file of questions; nothing is sent but a request for the server's models."""
     judge = await resolve_model_ref(model, deadline)
-    layout = detect_file_layout(instances) if layout is RecordLayout.AUTO else layout
+    imported = resolve_import_settings(instances, imported)
     # All that decides the replies: a run with other values is other work.
     identity = {
         **judge.identity,
         "attempts": settings.attempts,
         **settings.decoding.plain,
         "guideline": judge_guideline_hash(JudgeQuestion.ELIGIBILITY),
-        "format": layout.value,
+        **imported.identity,
     }
     stage = PipelineStep(SCREENING_JOB, identity, (instances,), out / SCREENING_FILE)
-    scan = partial(scan_instances, instances, layout=layout)
+    scan = partial(scan_instances, instances, settings=imported)
     return ScreeningRun(stage, scan, judge, settings)
 
 
@@ -117,11 +117,11 @@ async def build_screening_run(
     out: Path,
     settings: JudgeSettings,
     deadline: float,
-    layout: RecordLayout = RecordLayout.AUTO,
+    imported: ImportSettings | None = None,
 ) -> ScreeningRun:
     """Build the run from values that can be sent to a worker on another machine."""
     judge = find_model_ref(model, base_url=base_url)
-    return await plan_screening(instances, judge, out, settings, deadline=deadline, layout=layout)
+    return await plan_screening(instances, judge, out, settings, deadline=deadline, imported=imported)
 
 
 @dataclass(frozen=True)
@@ -154,11 +154,11 @@ def forecast_screening(
     settings: JudgeSettings | None = None,
     calls: CallSettings | None = None,
     *,
-    layout: RecordLayout = RecordLayout.AUTO,
+    imported: ImportSettings | None = None,
 ) -> UsageForecast:
     """Return calls, tokens and cost of a screening, supposing that the first attempt of each call succeeds."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
-    records = scan_instances(instances, layout=layout)
+    records = scan_instances(instances, settings=imported)
     prompts = (build_screening_prompt(record.value) for record in records if record.value is not None)
     requests = (
         build_structured_request(prompt, settings.decoding)

@@ -14,13 +14,12 @@ from eclose.readers.spans.documents import list_tool_documents
 from eclose.reading.recorded import build_response
 from eclose.values.identity import content_hash
 from eclose.values.instance import Instance, Passage
-from eclose.values.response import Response, ResponseSource
+from eclose.values.response import Response
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from eclose.files.json_reader import JsonObject
-    from eclose.readers.import_settings import ImportSettings
     from eclose.readers.spans.documents import RetrievedChunk
     from eclose.reading.response import Reading
 
@@ -200,13 +199,3 @@ def add_tool_outputs(instance: Instance, reading: Reading) -> Instance:
 
 def _collapse_blanks(text: str) -> str:
     return " ".join(text.split())
-
-
-def apply_import_settings(converted: ConvertedRecord, settings: ImportSettings) -> ConvertedRecord:
-    """Return the record with the names that the file leaves out."""
-    if settings.dataset is not None and converted.instance.benchmark is None:
-        converted = replace(converted, instance=replace(converted.instance, benchmark=settings.dataset))
-    response = converted.response
-    if response is not None and settings.model is not None and response.source is None:
-        converted = replace(converted, response=replace(response, source=ResponseSource(settings.model)))
-    return converted

@@ -25,7 +25,7 @@ from eclose.files.jsonl import (
 )
 from eclose.files.outcome_counts import RecordCounter, RecordCounts
 from eclose.readers import conversion, rag_rows
-from eclose.readers.conversion import ConvertedRecord, apply_import_settings
+from eclose.readers.conversion import ConvertedRecord
 from eclose.readers.import_settings import CaseSelection, ImportSettings
 from eclose.readers.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout, is_known_record
 from eclose.readers.mapping import check_field_map, has_mapped_question, map_record
@@ -71,7 +71,6 @@ class QuestionFileCheck:
 def scan_instances(
     path: Path,
     *,
-    layout: RecordLayout = RecordLayout.AUTO,
     aliases: AnswerAliases | None = None,
     settings: ImportSettings | None = None,
 ) -> Iterator[ReadRecord[Instance]]:
@@ -81,7 +80,7 @@ def scan_instances(
     an error. Raises where the file as a whole cannot be read.
     """
     instance_ids = SeenIds()
-    for record in _scan(path, layout, aliases, settings, instance_only=True):
+    for record in _scan(path, aliases, settings, instance_only=True):
         if record.value is None:
             # Without a value the type parameter is void: a reason or an error fits records of every kind.
             yield cast("ReadRecord[Instance]", record)
@@ -89,27 +88,29 @@ def scan_instances(
             yield _check_value(path, record, record.value.instance, instance_ids)
 
 
-def scan_recorded_responses(
-    path: Path,
-    *,
-    layout: RecordLayout = RecordLayout.AUTO,
-    settings: ImportSettings | None = None,
-) -> Iterator[ReadRecord[Response]]:
+def scan_recorded_responses(path: Path, *, settings: ImportSettings | None = None) -> Iterator[ReadRecord[Response]]:
     """Yield every response recorded together with its question, in the layouts that have responses."""
+    return (response for _, response in scan_cases(path, settings=settings))
+
+
+def scan_cases(
+    path: Path, *, aliases: AnswerAliases | None = None, settings: ImportSettings | None = None
+) -> Iterator[tuple[ReadRecord[Instance], ReadRecord[Response]]]:
+    """Yield every record of the file as a question and as a response, both as the scans of one kind yield them."""
     instance_ids, response_ids = SeenIds(), SeenIds()
-    for record in _scan(path, layout, None, settings):
+    for record in _scan(path, aliases, settings):
         if record.value is None:
-            yield cast("ReadRecord[Response]", record)
+            yield cast("ReadRecord[Instance]", record), cast("ReadRecord[Response]", record)
             continue
         # A question may repeat with another response; two questions under one id make the response ambiguous.
         question = _check_value(path, record, record.value.instance, instance_ids)
         if question.error is not None:
-            yield cast("ReadRecord[Response]", question)
+            yield question, cast("ReadRecord[Response]", question)
         elif record.value.response is None:
-            yield ReadRecord(record.where, rejected=NO_RESPONSE)
+            yield question, ReadRecord(record.where, rejected=NO_RESPONSE)
         else:
             repaired = replace(record, repairs=(*record.repairs, *record.value.notes))
-            yield _check_value(path, repaired, record.value.response, response_ids)
+            yield question, _check_value(path, repaired, record.value.response, response_ids)
 
 
 def holds_responses(path: Path) -> bool:
@@ -144,13 +145,14 @@ def detect_file_layout(path: Path) -> RecordLayout:
     return RecordLayout.ECLOSE
 
 
-def resolve_file_layout(path: Path, layout: RecordLayout, settings: ImportSettings | None = None) -> RecordLayout:
-    """Return the layout to read a file in, and refuse settings that do nothing there.
+def resolve_import_settings(path: Path, settings: ImportSettings | None = None) -> ImportSettings:
+    """Return the settings with the layout to read a file in, and refuse settings that do nothing there.
 
     Raises:
         SettingError: A setting has no effect on files of this layout.
     """
     settings = settings or ImportSettings()
+    layout = settings.format
     if settings.columns:
         if layout not in (RecordLayout.AUTO, RecordLayout.MAPPED):
             raise SettingError(f"--map and --format {layout}: a mapping reads any layout. Leave one of them out.")
@@ -162,12 +164,14 @@ def resolve_file_layout(path: Path, layout: RecordLayout, settings: ImportSettin
             "eclose data convert."
         )
     layout = detect_file_layout(path) if layout is RecordLayout.AUTO else layout
-    _refuse_idle_settings(path, layout, settings)
-    return layout
+    settings = replace(settings, format=layout)
+    _refuse_idle_settings(path, settings)
+    return settings
 
 
-def _refuse_idle_settings(path: Path, layout: RecordLayout, settings: ImportSettings) -> None:
+def _refuse_idle_settings(path: Path, settings: ImportSettings) -> None:
     """Raise where a setting has no effect on files of this layout: it would be ignored in silence."""
+    layout = settings.format
     if settings.cases != CaseSelection() and layout.trace_dialect is None:
         raise SettingError(
             "case, question_at, documents_at and answer_at choose from the spans of traces, and "
@@ -230,9 +234,10 @@ def _find_wrapped_records(path: Path, value: JsonObject | None, settings: Import
 
 
 def _get_record_converter(
-    layout: RecordLayout, aliases: AnswerAliases | None, settings: ImportSettings, *, instance_only: bool
+    aliases: AnswerAliases | None, settings: ImportSettings, *, instance_only: bool
 ) -> RecordConverter:
-    """Return the function that converts a raw record of this layout."""
+    """Return the function that converts a raw record of the layout."""
+    layout = settings.format
     if layout is RecordLayout.MAPPED:
         return lambda record: rag_rows.convert_columns(
             *map_record(record, settings.columns), layout, settings, instance_only=instance_only
@@ -248,25 +253,23 @@ def _get_record_converter(
 
 def _scan(
     path: Path,
-    layout: RecordLayout,
     aliases: AnswerAliases | None,
     settings: ImportSettings | None,
     *,
     instance_only: bool = False,
 ) -> Iterator[ReadRecord[ConvertedRecord]]:
     """Yield the converted records, before ids are compared."""
-    settings = settings or ImportSettings()
-    layout = resolve_file_layout(path, layout, settings)
-    if (dialect := layout.trace_dialect) is not None:
+    settings = resolve_import_settings(path, settings)
+    if (dialect := settings.format.trace_dialect) is not None:
         yield from scan_trace_cases(path, settings, dialect)
         return
-    convert = _get_record_converter(layout, aliases, settings, instance_only=instance_only)
+    convert = _get_record_converter(aliases, settings, instance_only=instance_only)
     for raw in read_raw_records(path, settings):
         if raw.value is None:
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
             continue
         try:
-            converted = apply_import_settings(convert(raw.value), settings)
+            converted = _add_names(convert(raw.value), settings)
         except RecordError as error:
             yield ReadRecord(raw.where, error=error.at(path, raw.where), error_kind=WRONG_RECORD)
             continue
@@ -274,6 +277,16 @@ def _scan(
             yield ReadRecord(raw.where, rejected=converted.rejected)
         else:
             yield ReadRecord(raw.where, value=converted, repairs=converted.repairs)
+
+
+def _add_names(converted: ConvertedRecord, settings: ImportSettings) -> ConvertedRecord:
+    """Return the record with the names that the file leaves out."""
+    if settings.dataset is not None and converted.instance.benchmark is None:
+        converted = replace(converted, instance=replace(converted.instance, benchmark=settings.dataset))
+    response = converted.response
+    if response is not None and settings.model is not None and response.source is None:
+        converted = replace(converted, response=replace(response, source=ResponseSource(settings.model)))
+    return converted
 
 
 def _check_value(path: Path, record: ReadRecord[ConvertedRecord], value: Value, seen_ids: SeenIds) -> ReadRecord[Value]:

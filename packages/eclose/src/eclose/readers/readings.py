@@ -11,7 +11,6 @@ from eclose.files.atomic import AtomicFile
 from eclose.files.jsonl import encode_json_line, scan_records
 from eclose.files.run_folder import RESPONSES_FILE
 from eclose.readers.import_settings import ImportSettings
-from eclose.readers.layouts import RecordLayout
 from eclose.readers.load import holds_responses, read_raw_records, scan_recorded_responses
 from eclose.reading.segments import Role
 from eclose.reading.text import ReadingStatus
@@ -162,9 +161,7 @@ def show_reading(response: Response) -> str:
     return " | ".join([f"answer: {answer}{note}", *steps[:_EXAMPLE_STEPS], *more])
 
 
-def scan_readings(
-    path: Path, *, layout: RecordLayout = RecordLayout.AUTO, settings: ImportSettings | None = None
-) -> Iterator[ReadRecord[Response]]:
+def scan_readings(path: Path, *, settings: ImportSettings | None = None) -> Iterator[ReadRecord[Response]]:
     """Yield the responses of a run's folder, a file of responses, or a file of another tool, as they are read.
 
     Raises:
@@ -173,7 +170,7 @@ def scan_readings(
     path = path / RESPONSES_FILE if path.is_dir() else path
     if holds_responses(path):
         return scan_records(path, Response)
-    return scan_recorded_responses(path, layout=layout, settings=settings)
+    return scan_recorded_responses(path, settings=settings)
 
 
 def write_reading_cases(
@@ -181,7 +178,6 @@ def write_reading_cases(
     ids: Iterable[str],
     out: Path,
     *,
-    layout: RecordLayout = RecordLayout.AUTO,
     settings: ImportSettings | None = None,
 ) -> int:
     """Write chosen responses, each beside the record that it was read from, so that they can be sent as an issue.
@@ -190,7 +186,6 @@ def write_reading_cases(
         path: The file that holds the records.
         ids: Ids of the responses.
         out: File to write, one JSON object a line.
-        layout: Layout of the records.
         settings: How the file is read.
 
     Returns:
@@ -200,7 +195,7 @@ def write_reading_cases(
         UserError: The file has no response of such an id.
     """
     settings, wanted = settings or ImportSettings(), set(ids)
-    records = scan_readings(path, layout=layout, settings=settings)
+    records = scan_readings(path, settings=settings)
     chosen = {row.where: row.value for row in records if row.value is not None and row.value.id in wanted}
     if missing := wanted - {response.id for response in chosen.values()}:
         raise UserError(f"{path}: has no response with the id {', '.join(map(repr, sorted(missing)))}.")

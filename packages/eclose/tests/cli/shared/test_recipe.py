@@ -26,8 +26,8 @@ def screen(monkeypatch):
     def run(*words, **environment):
         arguments = {}
 
-        def forecast(_instances, model, settings, calls, *, layout):
-            arguments.update(model=model.name, attempts=settings.attempts, calls=calls, layout=layout)
+        def forecast(_instances, model, settings, calls, *, imported):
+            arguments.update(model=model.name, attempts=settings.attempts, calls=calls, imported=imported)
             raise typer.Exit
 
         monkeypatch.setattr(screen_questions, "forecast_screening", forecast)
@@ -43,7 +43,7 @@ def test_recipe_sets_options_and_settings_without_a_flag(screen, tmp_path):
     settings = {"judge": "openai/gpt-x", "attempts": 3, "deadline": 30, "format": "ragas", "no_price": "true"}
     arguments, result = screen(*recipe(tmp_path, **settings))
     assert result.exit_code == 0, result.output
-    assert (arguments["model"], arguments["attempts"], arguments["layout"]) == ("openai/gpt-x", 3, "ragas")
+    assert (arguments["model"], arguments["attempts"], arguments["imported"].format) == ("openai/gpt-x", 3, "ragas")
     assert (arguments["calls"].deadline, arguments["calls"].unpriced) == (30.0, True)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from eclose.errors import UserError
 from eclose.files.outcome_counts import RecordCounter
+from eclose.readers.import_settings import ImportSettings
 from eclose.readers.load import detect_file_layout, scan_instances, scan_recorded_responses
 from eclose.readers.spans import load
 from tests.readers.spans.files import ANSWER, FIXTURES, QUESTION, make_span, make_trace, wrap_spans
@@ -167,7 +168,7 @@ def test_a_damaged_record_of_a_store_has_a_reason(tmp_path, name):
     record, reason = OTHERS[name]
     path = tmp_path / "t.jsonl"
     path.write_text(lines(record))
-    counts, reasons = count(scan_recorded_responses(path, layout=detect_file_layout(path)))
+    counts, reasons = count(scan_recorded_responses(path, settings=ImportSettings(format=detect_file_layout(path))))
     assert (counts.received, counts.accepted) == (1, 0)
     assert reason in reasons[0]
 
@@ -179,7 +180,9 @@ def test_a_file_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path, name, share
     path = tmp_path / name
     path.write_bytes(data[: int(len(data) * share)])
     try:
-        counts, _ = count(scan_recorded_responses(path, layout=detect_file_layout(FIXTURES / name)))
+        counts, _ = count(
+            scan_recorded_responses(path, settings=ImportSettings(format=detect_file_layout(FIXTURES / name)))
+        )
     except UserError as error:
         assert str(path) in str(error)  # noqa: PT017 - either outcome is right, a traceback is not
     else:
@@ -228,7 +231,9 @@ def test_no_change_of_a_value_ends_in_a_traceback(tmp_path, name):
         key = rng.choice(sorted(records[index]))
         changed = {**records[index], key: replace_somewhere(records[index][key], rng)}
         path.write_text(lines(*records[:index], changed, *records[index + 1 :]))
-        counts, _ = count(scan_recorded_responses(path, layout=detect_file_layout(FIXTURES / name)))
+        counts, _ = count(
+            scan_recorded_responses(path, settings=ImportSettings(format=detect_file_layout(FIXTURES / name)))
+        )
         assert counts.conserved
         assert counts.received
 

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from eclose.cli.shared.recipe import recipe_key
 from eclose.readers.import_settings import CaseSelection, ImportSettings, TraceMode
+from eclose.readers.layouts import RecordLayout
 
 
 def takes_options(
@@ -60,6 +61,7 @@ def takes_options(
 
 def _read_import_options(
     *,
+    layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
     field_map: Annotated[
         list[str] | None,
         typer.Option(
@@ -92,6 +94,7 @@ def _read_import_options(
     from eclose.readers.mapping import parse_field_map
 
     return ImportSettings(
+        format=layout,
         columns=parse_field_map(",".join(field_map)) if field_map else {},
         model=source_model,
         dataset=dataset,

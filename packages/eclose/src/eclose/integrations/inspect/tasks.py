@@ -21,6 +21,7 @@ from eclose.integrations.inspect.samples import INSTANCE, RELIABLE, instance_fro
 from eclose.integrations.inspect.scorer import lgg_scorer
 from eclose.prompts.response_prompt import PromptOrder, ResponsePrompt
 from eclose.readers.benchmarks import read_wikidata_aliases
+from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
 from eclose.readers.load import scan_instances
 from eclose.values.instance import Instance
@@ -111,7 +112,7 @@ def _benchmark(
 ) -> Task:
     """Build a task from a file of questions; rejected records are counted in its metadata, malformed ones raise."""
     file, tally, samples = Path(path), RecordCounter(), []
-    for record in scan_instances(file, layout=layout, aliases=aliases):
+    for record in scan_instances(file, aliases=aliases, settings=ImportSettings(format=layout)):
         tally.add(record)
         if record.error is not None:
             raise record.error
