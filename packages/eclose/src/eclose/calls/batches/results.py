@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eclose.calls.batches.files import BatchShardNote, format_custom_id, parse_custom_id
 from eclose.calls.budget import compute_known_cost
-from eclose.calls.http.dialect import read_messages
 from eclose.calls.http.failures import CallFailure, HttpResponse, excerpt_server_text
 from eclose.calls.http.parse_reply import parse_http_reply
+from eclose.calls.http.providers import read_messages
 from eclose.calls.model import Decoding, Reply, ReplySchema, Request, TokenUsage
 from eclose.calls.paid_once import encode_stored_answer
 from eclose.calls.tokens import bound_request_usage
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from eclose.calls.batches.provider import ProviderBatch
-    from eclose.calls.http.dialect import RequestDialect
+    from eclose.calls.http.providers import RequestDialect
     from eclose.calls.ledger.ledger import Ledger
     from eclose.calls.prices import ModelPrice
 
