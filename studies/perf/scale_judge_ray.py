@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for the helpers of studies
 from eclose.calls.client import CallSettings
 from eclose.calls.cluster.run import work_on_shard
 from eclose.calls.cluster.workers import RaySettings, RecordShard, ShardStopSignal, run_shards_on_ray
-from eclose.calls.http.dialect import RequestDialect
+from eclose.calls.http.providers import RequestDialect
 from eclose.calls.ledger.ledger import Ledger
 from eclose.calls.paid_once import compute_call_key
 from eclose.calls.resolve import find_model_ref

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from eclose.calls.adapters import refuse_ineffective_adapter
-from eclose.calls.http.dialect import RequestDialect
 from eclose.calls.http.failures import CallFailure, CallFailureKind
+from eclose.calls.http.providers import RequestDialect
 from eclose.calls.model import Decoding, FinishReason, Reply, Request, TokenUsage, identify_request
 from eclose.calls.resolve import LocalModelRef, ServedModelRef, find_model_ref
 from eclose.cli.main import app

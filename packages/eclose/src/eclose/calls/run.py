@@ -6,31 +6,43 @@ to an output file. A subclass of ``ModelRun`` says what is asked about a record 
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import eclose
 from eclose.calls.adapters import refuse_ineffective_adapter
-from eclose.calls.batches.prefetch import BatchRoute, prefetch_replies
-from eclose.calls.batches.run import BatchSettings
+from eclose.calls.batches.results import chunk_for_ledger
+from eclose.calls.batches.run import BatchSettings, ModelBatches, SubmittedBatches
 from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_run_budget
 from eclose.calls.ledger.database import WriterLock, is_database_url
 from eclose.calls.ledger.ledger import Ledger
-from eclose.calls.paid_once import ReplayModel
-from eclose.calls.record_loop import JobRunner, RecordJob, list_earlier_versions, write_run_results
+from eclose.calls.model import CallContext
+from eclose.calls.paid_once import NotRecordedError, ReplayModel, compute_call_key
+from eclose.calls.record_loop import (
+    JobRunner,
+    RecordJob,
+    RecordRejection,
+    list_earlier_versions,
+    write_run_results,
+)
 from eclose.calls.resolve import LocalModelRef, ModelRef, ServedModelRef, index_models_by_name
-from eclose.errors import SettingError
+from eclose.errors import Resumable, SettingError
 from eclose.files.manifest import Manifest
 from eclose.files.outcome_counts import RecordCounts
 from eclose.files.run_folder import RUN_LEDGER_FILE
 from eclose.files.step import PipelineStep
 
 if TYPE_CHECKING:
-    from eclose.calls.model import ChatModel, RunModel
+    from collections.abc import AsyncIterator, Iterable
+
+    from eclose.calls.model import ChatModel, Reply, Request, RunModel
     from eclose.calls.prices import ModelPrice
     from eclose.files.jsonl import ReadRecord
 
@@ -138,7 +150,8 @@ async def run_models_on_records(
         await begin_model_run(run, ledger, options)
         connections = {} if options.replay else await _connect_models(run, calls, ledger, stack)
         if options.batch is not None:
-            await _prefetch(run, calls, options, options.batch, ledger)
+            with run.open_records() as records:
+                await _prefetch_replies(run, records, calls, options, options.batch, ledger)
             account = await ledger.compute_account()
             for connection in connections.values():
                 connection.budget.update(account)
@@ -156,29 +169,118 @@ async def run_models_on_records(
     return RunResult(stage, manifest, again=False)
 
 
-async def _prefetch(
-    run: ModelRun[Any], calls: CallSettings, options: RunOptions, batch: BatchSettings, ledger: Ledger
+async def _prefetch_replies(
+    run: ModelRun[Any],
+    records: RecordSequence[Any],
+    calls: CallSettings,
+    options: RunOptions,
+    batch: BatchSettings,
+    ledger: Ledger,
 ) -> None:
+    """Send the requests of all records in batches, and wait for the replies.
+
+    Jobs with several requests, each built from the reply before, take one round for each of them. A request that a
+    batch leaves unanswered is not sent in a second one: the run sends it as a single call.
+
+    Raises:
+        BudgetSpent: The budget does not cover the next request; the requests before it are sent.
+        BatchesUnderWay: The batches took longer than ``batch.wait``; the next run collects them.
+    """
     if options.replay:
         raise SettingError("--batch and replay: a replay sends nothing. Leave one of them out.")
-    models = []
-    for ref in run.model_refs:
-        if not isinstance(ref, ServedModelRef):
-            raise SettingError(f"{ref.name}: --batch needs a provider's model. Run without --batch.")
-        models.append(BatchRoute(ref.route, find_model_price(ref, calls)))
-    with run.open_records() as records:
-        await prefetch_replies(
-            models,
-            run.jobs,
-            run.record_id,
-            lambda: records,
-            ledger,
-            run.stage.out.parent / "batches",
-            calls,
-            batch,
-            stage=run.stage.name,
-            notify=options.notify,
-        )
+    if local := [ref.name for ref in run.model_refs if not isinstance(ref, ServedModelRef)]:
+        raise SettingError(f"{local[0]}: --batch needs a provider's model. Run without --batch.")
+    # A model that stands for several roles is asked once.
+    refs = {ref.name: ref for ref in run.model_refs if isinstance(ref, ServedModelRef)}
+    prices = {name: find_model_price(ref, calls) for name, ref in refs.items()}
+    unanswered: set[str] = set()
+    while True:
+        async with AsyncExitStack() as stack:
+            submitted: dict[str, tuple[ModelBatches, SubmittedBatches]] = {}
+            # All models before the first wait: the batches of one are answered while those of another are built.
+            for name, ref in refs.items():
+                path = run.stage.out.parent / "batches" / re.sub(r"\W+", "-", name)
+                price = None if (single := prices[name]) is None else single.scaled(batch.price_factor)
+                batches = ModelBatches(ref.route, ledger, path, stage=run.stage.name, price=price, settings=batch)
+                await stack.enter_async_context(batches)
+                requests = _collect_requests(run, name, records, ledger, unanswered)
+                sent = await batches.submit(requests, await load_run_budget(ledger, calls))
+                if sent.received:
+                    submitted[name] = batches, sent
+                    options.notify(
+                        f"{name}: {sent.sent:,} requests sent in {len(sent.batches):,} batches, "
+                        f"{sent.under_way:,} in earlier ones; waiting for the replies"
+                    )
+            if not submitted:
+                return
+            for name, (batches, sent) in submitted.items():
+                collected = await batches.collect(wait=batch.wait)
+                if collected.under_way:
+                    raise BatchesUnderWay(
+                        f"{name}: {collected.under_way:,} requests are in batches that are not finished yet, and "
+                        f"{collected.answered:,} are answered. Run the same command again to collect them."
+                    )
+                left = [*collected.unanswered, *sent.refused]
+                unanswered |= {request.key for request in left}
+                options.notify(
+                    f"{name}: {collected.answered:,} requests answered in batches, {len(left):,} left for single calls"
+                )
+
+
+async def _collect_requests(
+    run: ModelRun[Any], name: str, records: Iterable[ReadRecord[Any]], ledger: Ledger, unanswered: set[str]
+) -> AsyncIterator[list[tuple[str, Request]]]:
+    """Yield the requests to a model without a reply, group by group, without those that a batch left unanswered."""
+    # Several roles of a run may share a model; they share its collection of requests too.
+    collecting = {ref.name: _CollectingModel(ref.name, ledger) for ref in run.model_refs}
+    collectors = [collecting[ref.name] for ref in run.model_refs]
+    # A group at a time: the requests of ten million records do not fit into memory.
+    for chunk in chunk_for_ledger(record.value for record in records if record.value is not None):
+        await asyncio.gather(*(_run_jobs(run, value, collectors) for value in chunk))
+        yield [request for key, request in collecting[name].requests.items() if key not in unanswered]
+        for each in collecting.values():
+            each.requests.clear()
+
+
+async def _run_jobs(run: ModelRun[Any], value: Any, models: Sequence[_CollectingModel]) -> None:
+    try:
+        for job in run.jobs:
+            context = CallContext(job.name, run.record_id(value))
+            value = await job.work(value, *(model.for_record(context) for model in models))
+            if isinstance(value, RecordRejection):
+                return
+    except Resumable:
+        # The ledger is away: going on would send as single calls, at full price, what belongs into a batch.
+        raise
+    except Exception:
+        # A missing reply ends the record for this round. Any other error the run itself meets and reports.
+        return
+
+
+class _CollectingModel(ReplayModel):
+    """A model that answers from the ledger, and collects the requests without a reply."""
+
+    def __init__(self, name: str, ledger: Ledger) -> None:
+        super().__init__(name, ledger)
+        self.requests: dict[str, tuple[str, Request]] = {}
+        """Record id and request by the key of the call."""
+        self._record_id = ""
+
+    def for_record(self, context: CallContext) -> ChatModel:
+        model = copy(self)
+        model._record_id = context.record_id
+        return model
+
+    async def complete(self, request: Request) -> Reply:
+        try:
+            return await super().complete(request)
+        except NotRecordedError:
+            self.requests.setdefault(compute_call_key(self.name, request), (self._record_id, request))
+            raise
+
+
+class BatchesUnderWay(Resumable):
+    """Batches are not finished within the time that the run was to wait for them."""
 
 
 def find_finished_run(run: ModelRun[Any], options: RunOptions) -> RunResult | None:

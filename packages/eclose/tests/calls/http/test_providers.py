@@ -18,10 +18,9 @@ from aiohttp import web
 
 import eclose
 from eclose.calls.client import CallSettings
-from eclose.calls.http.dialect import read_messages
 from eclose.calls.http.endpoint import Endpoint, ModelRoute, ServerAddress, find_model_route
 from eclose.calls.http.failures import CallFailure, CallFailureKind
-from eclose.calls.http.providers import MODEL_PROVIDERS
+from eclose.calls.http.providers import MODEL_PROVIDERS, read_messages
 from eclose.calls.model import Decoding, ReplySchema, Request
 from eclose.calls.prices import find_listed_price
 from eclose.calls.resolve import find_model_ref

@@ -11,13 +11,14 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from eclose.calls.ledger.ledger import CallIntent
 from eclose.errors import SettingError, UserError
 from eclose.files.atomic import AtomicFile
 from eclose.files.json_reader import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from eclose.calls.ledger.ledger import CallIntent
 
 CHAT_COMPLETIONS_PATH = "/v1/chat/completions"
 _TAG = "sha256:"
@@ -57,19 +58,11 @@ class BatchShardNote:
     """Variant of the request body that the results showed to work, once collected."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRequestLine:
-    """A request as one line of a shard."""
-
-    intent: CallIntent
-    line: bytes
-
-    @classmethod
-    def of(cls, intent: CallIntent, body: JsonObject) -> BatchRequestLine:
-        """Return the line of a request body."""
-        line = {"custom_id": format_custom_id(intent.key), "method": "POST", "url": CHAT_COMPLETIONS_PATH, "body": body}
-        # ASCII escapes keep lone surrogates writable, and no character is read as a line end by any provider.
-        return cls(intent, json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n")
+def encode_request_line(key: str, body: JsonObject) -> bytes:
+    """Return a request body as a line of a shard."""
+    line = {"custom_id": format_custom_id(key), "method": "POST", "url": CHAT_COMPLETIONS_PATH, "body": body}
+    # ASCII escapes keep lone surrogates writable, and no character is read as a line end by any provider.
+    return json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def format_custom_id(key: str) -> str:
@@ -86,28 +79,31 @@ class BatchShard:
     """Requests collected for one batch file."""
 
     def __init__(self) -> None:
-        self.lines: dict[str, BatchRequestLine] = {}
+        self.lines: dict[str, tuple[CallIntent, bytes]] = {}
+        """Intent and line of each request, by custom id."""
         self.records: dict[str, list[str]] = {}
         self.size = 0
         """Size of the file in bytes."""
 
-    def add(self, line: BatchRequestLine) -> None:
+    def add(self, intent: CallIntent, line: bytes) -> None:
         """Add a request."""
-        name = format_custom_id(line.intent.key)
-        self.lines[name] = line
+        name = format_custom_id(intent.key)
+        self.lines[name] = intent, line
         # A list, since two records with the same request share a line: custom ids of a batch must be unique.
-        self.records[name] = [line.intent.record_id]
-        self.size += len(line.line)
+        self.records[name] = [intent.record_id]
+        self.size += len(line)
 
     def create_note(self, model: str) -> BatchShardNote:
         """Return the note of this shard before anything is sent."""
         digest = hashlib.sha256()
-        for line in self.lines.values():
-            digest.update(line.line)
-        reserved = sum(line.intent.reserved for line in self.lines.values())
-        name = digest.hexdigest()
+        for _, line in self.lines.values():
+            digest.update(line)
         return BatchShardNote(
-            shard=name, model=model, state=BatchShardState.WRITTEN, records=self.records, reserved=reserved
+            shard=digest.hexdigest(),
+            model=model,
+            state=BatchShardState.WRITTEN,
+            records=self.records,
+            reserved=sum(intent.reserved for intent, _ in self.lines.values()),
         )
 
 
@@ -152,8 +148,8 @@ class BatchFolder:
     def write(self, shard: BatchShard, note: BatchShardNote) -> None:
         """Write the requests of a shard, then its note: requests without a note were never sent."""
         with AtomicFile(self.requests(note)) as file:
-            for line in shard.lines.values():
-                file.write(line.line)
+            for _, line in shard.lines.values():
+                file.write(line)
         self.save(note)
 
     def drop(self, note: BatchShardNote) -> None:

@@ -9,13 +9,18 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import SecretStr
+
 from eclose.calls.batches.files import BatchShardNote, format_custom_id, parse_custom_id
+from eclose.calls.batches.provider import ProviderBatch
 from eclose.calls.budget import compute_known_cost
-from eclose.calls.http.dialect import read_messages
 from eclose.calls.http.failures import CallFailure, HttpResponse, excerpt_server_text
 from eclose.calls.http.parse_reply import parse_http_reply
-from eclose.calls.model import Decoding, Reply, ReplySchema, Request, TokenUsage
+from eclose.calls.http.providers import RequestDialect, read_messages
+from eclose.calls.ledger.ledger import Ledger
+from eclose.calls.model import Decoding, ReplySchema, Request, TokenUsage
 from eclose.calls.paid_once import encode_stored_answer
+from eclose.calls.prices import ModelPrice
 from eclose.calls.tokens import bound_request_usage
 from eclose.errors import RecordError
 from eclose.files.json_reader import JsonObject, parse_json_object
@@ -25,12 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from pydantic import SecretStr
-
-    from eclose.calls.batches.provider import ProviderBatch
-    from eclose.calls.http.dialect import RequestDialect
-    from eclose.calls.ledger.ledger import Ledger
-    from eclose.calls.prices import ModelPrice
 
 T = TypeVar("T")
 
@@ -70,79 +69,71 @@ class CollectedBatches:
     """Cost in millionths."""
 
 
+@dataclass(slots=True, kw_only=True)
 class BatchLedgerWriter:
     """Writes the results of one finished batch to the ledger."""
 
-    def __init__(
-        self,
-        note: BatchShardNote,
-        batch: ProviderBatch,
-        ledger: Ledger,
-        price: ModelPrice | None,
-        secret: SecretStr | None,
-        dialect: RequestDialect,
-    ) -> None:
-        self.dialect = dialect
-        """Variant of the request body to use from now on: a refused variant is replaced by the next."""
-        self._note = note
-        self._batch = batch
-        self._ledger = ledger
-        self._price = price
-        self._secret = secret
+    note: BatchShardNote
+    batch: ProviderBatch
+    ledger: Ledger
+    price: ModelPrice | None
+    secret: SecretStr | None
+    dialect: RequestDialect
+    """Variant of the request body to use from now on: a refused variant is replaced by the next."""
 
     async def run(self, requests: Path, files: Sequence[Path], collected: CollectedBatches) -> None:
         """Write all replies to the ledger, and count every request of the batch once."""
-        results, expected = BatchResults(files, self._note.records), _read_expected_replies(requests)
-        # Requests with a stored reply are counted as answered and skipped, so that a repeated collection settles
-        # nothing twice.
-        open_names = await self._find_open()
-        collected.answered += len(self._note.records) - len(open_names)
+        results = BatchResults(files, self.note.records)
+        with requests.open("rb") as file:
+            lines = (parse_json_object(line) for line in file)
+            expected = {line["custom_id"]: _expect_reply(line["body"]) for line in lines}
+        # An interrupted collection, or a single call to the same model, may have stored replies already. These are
+        # counted as answered and skipped, so that a repeated collection settles nothing twice.
+        open_names = set()
+        for names in chunk_for_ledger(self.note.records):
+            replies = await asyncio.gather(*(self.ledger.find_reply(parse_custom_id(name)) for name in names))
+            open_names |= {name for name, settled in zip(names, replies, strict=True) if settled is None}
+        collected.answered += len(self.note.records) - len(open_names)
         unanswered: list[UnansweredRequest] = []
         for chunk in chunk_for_ledger(result for result in results if result.custom_id in open_names):
             settling = (self._settle(result, expected[result.custom_id], collected) for result in chunk)
             unanswered += [request for request in await asyncio.gather(*settling) if request is not None]
             open_names.difference_update(result.custom_id for result in chunk)
         # Whatever is open now has no result in any file.
-        for names in chunk_for_ledger(name for name in self._note.records if name in open_names):
+        for names in chunk_for_ledger(name for name in self.note.records if name in open_names):
             unanswered += await asyncio.gather(*(self._explain_missing(name, results) for name in names))
-        self._note.unanswered = {format_custom_id(request.key): request.reason for request in unanswered}
+        self.note.unanswered = {format_custom_id(request.key): request.reason for request in unanswered}
         collected.unanswered += unanswered
         collected.strays += results.strays
 
-    async def _find_open(self) -> set[str]:
-        # An interrupted collection, or a single call to the same model, may have stored replies already.
-        open_names = set()
-        for names in chunk_for_ledger(self._note.records):
-            replies = await asyncio.gather(*(self._ledger.find_reply(parse_custom_id(name)) for name in names))
-            open_names |= {name for name, settled in zip(names, replies, strict=True) if settled is None}
-        return open_names
-
     async def _settle(
-        self, result: BatchRequestResult, expected: ExpectedReply, collected: CollectedBatches
+        self, result: BatchRequestResult, expected: tuple[Request, bool, TokenUsage], collected: CollectedBatches
     ) -> UnansweredRequest | None:
         """Write the answer of a result to the ledger; return the reason where the result holds no answer."""
         key = parse_custom_id(result.custom_id)
         # Not executed (expired or cancelled), so not billed. The batch may have been submitted by another process.
         if result.status is None:
-            await self._ledger.release(key, any_writer=True)
+            await self.ledger.release(key, any_writer=True)
             return UnansweredRequest(key, result.error, result.problem)
-        answer = expected.parse(result, self._secret)
+        request, by_tool, worst = expected
+        response = HttpResponse(result.status, _JSON, result.body)
+        answer = parse_http_reply(response, request, by_tool=by_tool, key=self.secret)
         if isinstance(answer, CallFailure) and not answer.kind.semantic:
             if (learned := self.dialect.after(answer)) is not None:
-                learned.warn_of_omission(self.dialect, self._note.model)
+                learned.warn_of_omission(self.dialect, self.note.model)
                 self.dialect = learned
             # Otherwise the request may have been billed, and its reservation stays in the account.
             if answer.unpaid:
-                await self._ledger.release(key, any_writer=True)
+                await self.ledger.release(key, any_writer=True)
             return UnansweredRequest(key, str(answer.kind), str(answer))
-        if (cost := compute_known_cost(answer, self._price)) is None:
-            assert self._price is not None
-            cost = self._price.cost(expected.worst)
+        if (cost := compute_known_cost(answer, self.price)) is None:
+            assert self.price is not None
+            cost = self.price.cost(worst)
         try:
-            await self._ledger.settle(encode_stored_answer(key, answer, cost=cost))
+            await self.ledger.settle(encode_stored_answer(key, answer, cost=cost))
         except RecordError:
             # Another worker sent the same request online and was first: its answer is used.
-            if await self._ledger.find_reply(key) is None:
+            if await self.ledger.find_reply(key) is None:
                 raise
         collected.answered += 1
         collected.cost += cost
@@ -153,33 +144,14 @@ class BatchLedgerWriter:
         key = parse_custom_id(name)
         if name in results.contradicted:
             return UnansweredRequest(key, "contradicted", "there are several different results.")
-        if self._batch.status == "failed":  # the provider rejected the whole batch, and bills nothing
-            await self._ledger.release(key, any_writer=True)
-            return UnansweredRequest(key, "failed", self._batch.problem)
-        return UnansweredRequest(key, "missing", f"batch {self._batch.id} has no result for it.")
+        if self.batch.status == "failed":  # the provider rejected the whole batch, and bills nothing
+            await self.ledger.release(key, any_writer=True)
+            return UnansweredRequest(key, "failed", self.batch.problem)
+        return UnansweredRequest(key, "missing", f"batch {self.batch.id} has no result for it.")
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedReply:
-    """How to parse the reply to a request: schema, limits and worst-case usage, without the messages."""
-
-    request: Request
-    by_tool: bool
-    worst: TokenUsage
-
-    def parse(self, result: BatchRequestResult, key: SecretStr | None) -> Reply | CallFailure:
-        """Return the reply, or the failure."""
-        response = HttpResponse(result.status or 0, _JSON, result.body)
-        return parse_http_reply(response, self.request, by_tool=self.by_tool, key=key)
-
-
-def _read_expected_replies(path: Path) -> dict[str, ExpectedReply]:
-    with path.open("rb") as file:
-        lines = (parse_json_object(line) for line in file)
-        return {line["custom_id"]: _expect_reply(line["body"]) for line in lines}
-
-
-def _expect_reply(body: JsonObject) -> ExpectedReply:
+def _expect_reply(body: JsonObject) -> tuple[Request, bool, TokenUsage]:
+    """Return how to parse a reply: the request without its messages, whether it asks for a tool, its worst case."""
     max_tokens = body.get("max_tokens") or body["max_completion_tokens"]
     decoding = Decoding(max_tokens=max_tokens, top_logprobs=body.get("top_logprobs"))
     # The dialect that sent the request asked for the schema as a tool call or as a response format; the reply has that
@@ -194,7 +166,7 @@ def _expect_reply(body: JsonObject) -> ExpectedReply:
         schema = ReplySchema(json_schema["name"], json_schema["schema"])
     request = Request(read_messages(body), decoding, schema)
     # The messages are dropped: a shard has up to 50,000 requests, and parsing does not need them.
-    return ExpectedReply(replace(request, messages=()), by_tool, bound_request_usage(request))
+    return replace(request, messages=()), by_tool, bound_request_usage(request)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Self
 
 from eclose.calls.batches.files import (
     BatchFolder,
-    BatchRequestLine,
     BatchShard,
     BatchShardNote,
     BatchShardState,
+    encode_request_line,
     format_custom_id,
     parse_custom_id,
 )
@@ -157,7 +157,11 @@ class ModelBatches:
         # twice.
         listed = await self._adopt()
         notes = self._folder.notes()
-        self._learn_dialect(notes)
+        default = asdict(self._route.dialect)
+        for note in notes:
+            # The variant of the request body that earlier results showed to work.
+            learned = {name: value for name, value in note.dialect.items() if value != default[name]}
+            self._dialect = replace(self._dialect, **learned)
         unsent = [note for note in notes if note.state is BatchShardState.WRITTEN]
         under_way = {name for note in notes if note.state is BatchShardState.CREATED for name in note.records}
         submission = _Submission(listed, await self._find_intents(unsent), under_way)
@@ -168,15 +172,11 @@ class ModelBatches:
             await self._send(submission)
             raise
         await self._send(submission)
-        self._drop_unsent(unsent)
+        for note in unsent:
+            current = self._folder.find(note.shard)
+            if current is not None and current.state is BatchShardState.WRITTEN:
+                self._folder.drop(note)
         return submission.counts
-
-    def _learn_dialect(self, notes: list[BatchShardNote]) -> None:
-        """Use the variant of the request body that earlier results showed to work."""
-        default = asdict(self._route.dialect)
-        for note in notes:
-            learned = {name: value for name, value in note.dialect.items() if value != default[name]}
-            self._dialect = replace(self._dialect, **learned)
 
     async def _find_intents(self, unsent: list[BatchShardNote]) -> set[str]:
         """Return the keys with an intent in the ledger for shards that were never sent: they need no second intent."""
@@ -195,25 +195,22 @@ class ModelBatches:
             if settled is not None:
                 submission.counts.answered += 1
             elif not submission.join(key, record_id):
-                await self._add(self._build_line(key, record_id, request), submission, budget)
+                worst = 0 if self._price is None else self._price.cost(bound_request_usage(request))
+                intent = CallIntent(key, identify_request(self._route.name, request), self._stage, record_id, worst)
+                line = encode_request_line(key, self._dialect.body(self._route.model, request))
+                await self._add(intent, line, submission, budget)
 
-    def _build_line(self, key: str, record_id: str, request: Request) -> BatchRequestLine:
-        worst = 0 if self._price is None else self._price.cost(bound_request_usage(request))
-        intent = CallIntent(key, identify_request(self._route.name, request), self._stage, record_id, worst)
-        return BatchRequestLine.of(intent, self._dialect.body(self._route.model, request))
-
-    async def _add(self, line: BatchRequestLine, submission: _Submission, budget: RunBudget | None) -> None:
-        limits, size = self._settings, len(line.line)
+    async def _add(self, intent: CallIntent, line: bytes, submission: _Submission, budget: RunBudget | None) -> None:
+        limits, size = self._settings, len(line)
         if size > limits.bytes:
             problem = f"the request has {size:,} bytes, and a batch at most {limits.bytes:,}."
-            refused = UnansweredRequest(line.intent.key, "too_large", problem)
-            submission.counts.refused.append(refused)
+            submission.counts.refused.append(UnansweredRequest(intent.key, "too_large", problem))
             return
         if len(submission.shard.lines) == limits.requests or submission.shard.size + size > limits.bytes:
             await self._send(submission)
         if budget is not None:
-            budget.reserve(line.intent.reserved)
-        submission.shard.add(line)
+            budget.reserve(intent.reserved)
+        submission.shard.add(intent, line)
         submission.counts.sent += 1
 
     async def _send(self, submission: _Submission) -> None:
@@ -228,7 +225,7 @@ class ModelBatches:
             note.earlier = [*earlier.earlier, *([earlier.batch_id] if earlier.batch_id else [])]
         self._folder.write(shard, note)
         # Intents are on disk before the batch exists: a killed run leaves no unknown cost.
-        intents = (line.intent for line in shard.lines.values())
+        intents = (intent for intent, _ in shard.lines.values())
         for chunk in chunk_for_ledger(intent for intent in intents if intent.key not in submission.intended):
             await asyncio.gather(*(self._ledger.intend(intent) for intent in chunk))
         if (batch := _find_batch(note, submission.listed, set(note.earlier))) is None:
@@ -247,12 +244,6 @@ class ModelBatches:
     def _save_created(self, note: BatchShardNote, batch: ProviderBatch) -> None:
         note.state, note.batch_id = BatchShardState.CREATED, batch.id
         self._folder.save(note)
-
-    def _drop_unsent(self, unsent: list[BatchShardNote]) -> None:
-        for note in unsent:
-            current = self._folder.find(note.shard)
-            if current is not None and current.state is BatchShardState.WRITTEN:
-                self._folder.drop(note)
 
     async def _adopt(self) -> list[ProviderBatch]:
         """Find the batches of shards whose creation was not noted; return all batches of the provider."""

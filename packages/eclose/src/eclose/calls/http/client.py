@@ -1,13 +1,12 @@
 """The HTTP client of model servers, batches and trace stores, on aiohttp.
 
-All clients of an event loop share one session, which opens as many connections as there are requests in flight.
-Nothing is retried. Redirects are not followed, because they may lead to another host, which would receive the key.
-Cookies are ignored, and bodies are bounded by their decoded size.
+A client opens as many connections as it has requests in flight. Nothing is retried. Redirects are not followed, because
+they may lead to another host, which would receive the key. Cookies are ignored, and bodies are bounded by their decoded
+size.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import ssl
@@ -19,7 +18,6 @@ from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Self
 from urllib.request import getproxies, proxy_bypass
-from weakref import WeakKeyDictionary
 
 import aiohttp
 from multidict import CIMultiDict
@@ -73,7 +71,7 @@ class HttpClient:
         self._largest = largest
         self._proxy = _find_proxy(URL(base_url))
         self._ssl = _load_certificates() if base_url.startswith("https:") else True
-        self._shared: _SharedSession | None = None
+        self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         """Return the client; nothing is sent yet."""
@@ -83,10 +81,10 @@ class HttpClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections that no other client uses."""
-        shared, self._shared = self._shared, None
-        if shared is not None:
-            await shared.release()
+        """Close all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def send(
         self,
@@ -118,12 +116,15 @@ class HttpClient:
         data: bytes | BytesIO | aiohttp.FormData | None = form
         if body is not None:
             data = _encode_body(body)
-        if self._shared is None:
-            self._shared = _share_session()
+        url = URL(f"{self._base_url}{path}")
+        if self._query or query:
+            url = url.extend_query(self._query + query)
+        if self._session is None:
+            self._session = _open_session()
         try:
-            response = await self._shared.session.request(
+            response = await self._session.request(
                 method,
-                self._locate(path, query),
+                url,
                 data=data,
                 headers=self._headers if body is None else self._json_headers,
                 allow_redirects=False,
@@ -136,10 +137,6 @@ class HttpClient:
             raise UnsentRequest(str(error)) from None
         async with response:
             yield StreamedResponse(response.status, response.headers, _decode(response, self._largest))
-
-    def _locate(self, path: str, query: tuple[tuple[str, str], ...]) -> URL:
-        url = URL(f"{self._base_url}{path}")
-        return url.extend_query(self._query + query) if self._query or query else url
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,36 +190,16 @@ def _find_proxy(url: URL) -> URL | None:
     return URL(proxy) if proxy else None
 
 
-class _SharedSession:
-    """The session of an event loop, with the number of its clients; the last one closes it."""
-
-    def __init__(self) -> None:
+def _open_session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
         # One connection for each request in flight: whoever calls bounds these.
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS)
-        self.session = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            # Callers set a deadline for the whole call.
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
-        )
-        self.clients = 0
-
-    async def release(self) -> None:
-        self.clients -= 1
-        if not self.clients:
-            _sessions.pop(asyncio.get_running_loop(), None)
-            await self.session.close()
-
-
-_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _SharedSession] = WeakKeyDictionary()
-
-
-def _share_session() -> _SharedSession:
-    loop = asyncio.get_running_loop()
-    shared = _sessions[loop] = _sessions.get(loop) or _SharedSession()
-    shared.clients += 1
-    return shared
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        # aiohttp takes gzip that is cut off for whole, so _decode decompresses.
+        auto_decompress=False,
+        # Callers set a deadline for the whole call.
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+    )
 
 
 async def _decode(response: aiohttp.ClientResponse, most: int) -> AsyncIterator[bytes]:

@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from eclose.calls.http.client import HTTP_ERRORS, LARGEST_BODY, HttpClient
-from eclose.calls.http.dialect import RequestDialect
 from eclose.calls.http.failures import (
     CallFailure,
     CallFailureKind,
@@ -32,6 +31,7 @@ from eclose.calls.http.parse_reply import parse_http_reply
 from eclose.calls.http.providers import (
     BEARER_HEADER,
     MODEL_PROVIDERS,
+    RequestDialect,
     describe_unknown_provider,
     find_provider_address,
     find_provider_by_url,
@@ -159,31 +159,24 @@ def find_model_route(
     if server_url:
         route = ModelRoute(check_base_url(server_url), name)
     elif model and provider in MODEL_PROVIDERS and not (provider == "openai" and openai_url):
-        route = _build_provider_route(provider, model, environ)
+        service = MODEL_PROVIDERS[provider]
+        # One spelling in records and requests, whether or not the publisher is named.
+        model = model if "/" in model else f"{service.model_prefix}{model}"
+        address_url, query = find_provider_address(provider, model, environ)
+        route = ModelRoute(
+            check_base_url(address_url), model, provider=provider, query=query, key_header=service.key_header
+        )
     elif openai_url:
         route, variable = ModelRoute(check_base_url(openai_url), name.removeprefix("openai/")), "OPENAI_API_KEY"
     elif model:
         raise SettingError(describe_unknown_provider(name))
     else:
         route = ModelRoute(MODEL_PROVIDERS["openai"].base_url, name)
-    route = replace(route, server=_server(address.name or environ.get("ECLOSE_SERVER_NAME")))
+    server = address.name or environ.get("ECLOSE_SERVER_NAME")
+    if server and not re.fullmatch(r"[\w.:~\[\]-]{1,100}", server):
+        raise SettingError(f"ECLOSE_SERVER_NAME {excerpt_server_text(server)!r}: use letters, digits and .:~[]_- only.")
+    route = replace(route, server=server or None)
     return replace(route, key=key) if key else _add_key(route, variable, environ, keyless=keyless)
-
-
-def _build_provider_route(name: str, model: str, environ: Mapping[str, str]) -> ModelRoute:
-    prefix = MODEL_PROVIDERS[name].model_prefix
-    if "/" not in model:
-        # One spelling in records and requests, whether or not the publisher is named.
-        model = f"{prefix}{model}"
-    address = find_provider_address(name, model, environ)
-    header = MODEL_PROVIDERS[name].key_header
-    return ModelRoute(check_base_url(address.base_url), model, provider=name, query=address.query, key_header=header)
-
-
-def _server(name: str | None) -> str | None:
-    if name and not re.fullmatch(r"[\w.:~\[\]-]{1,100}", name):
-        raise SettingError(f"ECLOSE_SERVER_NAME {excerpt_server_text(name)!r}: use letters, digits and .:~[]_- only.")
-    return name or None
 
 
 def _add_key(route: ModelRoute, variable: str | None, environ: Mapping[str, str], *, keyless: bool) -> ModelRoute:

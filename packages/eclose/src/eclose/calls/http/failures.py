@@ -277,10 +277,12 @@ _BODY_KINDS = (
 
 def classify_http_status(response: HttpResponse, now: float, secrets: Sequence[str]) -> CallFailure:
     """Return the failure for a response with a status other than 2xx, from its status and body."""
-    text = _text(response.body)
+    text = response.body.decode("utf-8", "replace")
     message = excerpt_server_text(_error_message(response.body) or text, secrets) or "no reason given"
     # An HTML page comes from a proxy, so its words say nothing about the model.
-    body_text = "" if _is_page(response.headers, text) else text[:LONGEST_RAW]
+    is_page = "html" in response.headers.get("content-type", "").lower()
+    is_page = is_page or text[:100].lstrip("\ufeff \t\r\n").startswith("<")
+    body_text = "" if is_page else text[:LONGEST_RAW]
     kind, advice = _kind_of_status(response.status, body_text), _ADVICE.get(response.status, "")
     if 300 <= response.status < 400:
         target = excerpt_server_text(response.headers.get("location", "elsewhere"), secrets)
@@ -306,10 +308,6 @@ def _kind_of_status(status: int, text: str) -> CallFailureKind:
     return CallFailureKind.PERMANENT if 400 <= status < 500 else CallFailureKind.TRANSIENT
 
 
-def _is_page(headers: Mapping[str, str], text: str) -> bool:
-    return "html" in headers.get("content-type", "").lower() or text[:100].lstrip("\ufeff \t\r\n").startswith("<")
-
-
 def _error_message(body: bytes) -> str | None:
     """Return the message in an error body, which providers nest differently; None without one."""
     text = body.strip()
@@ -325,10 +323,6 @@ def _error_message(body: bytes) -> str | None:
     return message if isinstance(message, str) else None
 
 
-def _text(body: bytes) -> str:
-    return body.decode("utf-8", "replace")
-
-
 def excerpt_failure_body(body: bytes, secrets: Sequence[str]) -> str:
     """Return the text of a body as it is stored with a failure: bounded, keys masked."""
-    return _excerpt_without_keys(_text(body), secrets)
+    return _excerpt_without_keys(body.decode("utf-8", "replace"), secrets)

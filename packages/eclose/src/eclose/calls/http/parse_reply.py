@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Never
@@ -33,7 +34,7 @@ from eclose.errors import UserError
 from eclose.files.json_reader import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from jsonschema_rs import Validator
     from pydantic import SecretStr
@@ -74,20 +75,19 @@ _SERVICE_ABORTS = ("error", "abort")
 _TOOL_FINISHES = frozenset({"stop", "tool_calls", "function_call"})
 # White space, zero-width characters, direction marks and soft hyphens: a reply of these alone is empty.
 _INVISIBLE = re.compile(r"[\s\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff\u00ad]*")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+@dataclass
 class _ReplyParser:
     """Parser of one response. A broken envelope is a failure of the service, a broken text one of the model."""
 
-    def __init__(
-        self, response: HttpResponse, request: Request, by_tool: bool, now: float, secrets: Sequence[str]
-    ) -> None:
-        self._response = response
-        self._request = request
-        self._by_tool = by_tool
-        self._now = now
-        self._secrets = secrets
-        self._reply: Reply | None = None
+    response: HttpResponse
+    request: Request
+    by_tool: bool
+    now: float
+    secrets: Sequence[str]
+    reply: Reply | None = None
 
     def parse(self) -> Reply:
         """Return the reply; raise ``CallFailure`` with the reason where there is none."""
@@ -96,24 +96,24 @@ class _ReplyParser:
         message: JsonObject = choice["message"]
         finish = str(choice.get("finish_reason"))
         text, logprobs = self._text_of(message), _logprobs(choice)
-        if text is not None and any(secret in text for secret in self._secrets):
-            text, logprobs = mask_secrets(text, self._secrets), None  # the tokens would spell the key
+        if text is not None and any(secret in text for secret in self.secrets):
+            text, logprobs = mask_secrets(text, self.secrets), None  # the tokens would spell the key
         reason = _FINISH_REASONS.get(finish, FinishReason.OTHER)
-        if self._by_tool and finish in _TOOL_FINISHES:
+        if self.by_tool and finish in _TOOL_FINISHES:
             reason = FinishReason.STOP  # servers end a forced tool call with any of these
         # Set before the checks, so that a refused reply is stored with its usage: it was paid for.
-        self._reply = Reply(text or "", reason, _usage(envelope, self._request), logprobs)
+        self.reply = Reply(text or "", reason, _usage(envelope, self.request), logprobs)
         self._check_end(reason, finish, message)
         self._check_text(text, message)
-        return self._reply
+        return self.reply
 
     def _envelope(self) -> JsonObject:
-        kind = self._response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = self.response.headers.get("content-type", "").partition(";")[0].strip().lower()
         # A proxy may answer 200 with an HTML page.
         if kind != "application/json" and not kind.endswith("+json"):
             self._fail(CallFailureKind.TRANSIENT, f"the server sent {kind or 'no content type'}, not JSON")
         try:
-            envelope = parse_json_object(self._response.body)
+            envelope = parse_json_object(self.response.body)
         except UserError as error:
             self._fail(CallFailureKind.TRANSIENT, f"the body {error}")
         if envelope.get("error"):
@@ -127,7 +127,7 @@ class _ReplyParser:
             code = int(code)
         # Without a usable code it is treated as a bad gateway, which is retried.
         status = code if isinstance(code, int) and 400 <= code < 600 else 502
-        raise classify_http_status(replace(self._response, status=status), self._now, self._secrets)
+        raise classify_http_status(replace(self.response, status=status), self.now, self.secrets)
 
     def _choice(self, envelope: JsonObject) -> JsonObject:
         choices = envelope.get("choices")
@@ -144,13 +144,13 @@ class _ReplyParser:
         return choice
 
     def _text_of(self, message: JsonObject) -> str | None:
-        if not self._by_tool:
+        if not self.by_tool:
             content = message.get("content")
             return content if isinstance(content, str) else None
         calls = message.get("tool_calls")
         with suppress(KeyError, IndexError, TypeError):
             function = calls[0]["function"]  # type: ignore[index]
-            is_requested = self._request.schema is not None and function["name"] == self._request.schema.name
+            is_requested = self.request.schema is not None and function["name"] == self.request.schema.name
             if is_requested and len(calls) == 1 and isinstance(function["arguments"], str):  # type: ignore[arg-type]
                 return str(function["arguments"])
         return None
@@ -160,42 +160,34 @@ class _ReplyParser:
             refusal = message.get("refusal") or "stopped by a content filter"
             self._fail(
                 CallFailureKind.REFUSAL,
-                f"the model refused to answer: {excerpt_server_text(str(refusal), self._secrets)}",
+                f"the model refused to answer: {excerpt_server_text(str(refusal), self.secrets)}",
             )
         if reason is FinishReason.LENGTH:
-            limit = self._request.decoding.max_tokens
+            limit = self.request.decoding.max_tokens
             self._fail(CallFailureKind.LENGTH, f"the reply was cut off after max_tokens = {limit}. Allow more")
         if reason is not FinishReason.STOP:
-            shown_finish = excerpt_server_text(finish, self._secrets)
+            shown_finish = excerpt_server_text(finish, self.secrets)
             self._fail(CallFailureKind.INVALID, f"the reply ended with {shown_finish!r}, not with 'stop'")
 
     def _check_text(self, text: str | None, message: JsonObject) -> None:
-        if message.get("tool_calls") and (not self._by_tool or text is None):
+        if message.get("tool_calls") and (not self.by_tool or text is None):
             self._fail(CallFailureKind.INVALID, "the model called a tool that was not requested")
         if text is None and message.get("content") and not isinstance(message["content"], str):
             self._fail(CallFailureKind.INVALID, "the content is not text")
-        if text is None and self._by_tool and message.get("content"):
+        if text is None and self.by_tool and message.get("content"):
             self._fail(CallFailureKind.INVALID, "the model wrote text instead of calling the tool")
         if text is None or _INVISIBLE.fullmatch(text):
             self._fail(CallFailureKind.EMPTY, "the reply has no text")
-        if not _storable(text):
+        if _SURROGATE.search(text):
             self._fail(CallFailureKind.INVALID, "the reply holds half a character (a lone surrogate)")
-        if self._request.schema is not None and (problem := find_schema_error(text, self._request.schema.schema)):
-            self._fail(CallFailureKind.INVALID, f"the reply {excerpt_server_text(problem, self._secrets)}")
-        if self._request.decoding.top_logprobs is not None and self._reply is not None and not self._reply.logprobs:
+        if self.request.schema is not None and (problem := find_schema_error(text, self.request.schema.schema)):
+            self._fail(CallFailureKind.INVALID, f"the reply {excerpt_server_text(problem, self.secrets)}")
+        if self.request.decoding.top_logprobs is not None and self.reply is not None and not self.reply.logprobs:
             self._fail(CallFailureKind.INVALID, "the server reported no log-probabilities, though they were requested")
 
     def _fail(self, kind: CallFailureKind, problem: str) -> Never:
-        raw = excerpt_failure_body(self._response.body, self._secrets)
-        raise CallFailure(kind, f"{problem.rstrip('.')}.", status=self._response.status, reply=self._reply, raw=raw)
-
-
-def _storable(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+        raw = excerpt_failure_body(self.response.body, self.secrets)
+        raise CallFailure(kind, f"{problem.rstrip('.')}.", status=self.response.status, reply=self.reply, raw=raw)
 
 
 def _usage(envelope: JsonObject, request: Request) -> TokenUsage:

@@ -8,12 +8,11 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
-from eclose.calls.batches import prefetch
-from eclose.calls.batches.prefetch import BatchesUnderWay
+from eclose.calls import run as calls_run
 from eclose.calls.batches.run import BatchSettings
 from eclose.calls.client import CallSettings
 from eclose.calls.resolve import find_model_ref
-from eclose.calls.run import RunOptions
+from eclose.calls.run import BatchesUnderWay, RunOptions
 from eclose.cli.main import app
 from eclose.errors import Resumable, SettingError
 from eclose.files import jsonl
@@ -100,14 +99,14 @@ def test_every_question_to_a_judge_takes_a_round(tmp_path):
 
 
 def test_a_ledger_that_is_away_ends_the_run_instead_of_sending_at_full_price(instances, tmp_path, monkeypatch):
-    complete, failures = prefetch._CollectingModel.complete, iter(range(6))
+    complete, failures = calls_run._CollectingModel.complete, iter(range(6))
 
     async def away_for_a_while(model, request):
         if next(failures, None) is not None:
             raise Resumable("the database is away.")
         return await complete(model, request)
 
-    monkeypatch.setattr(prefetch._CollectingModel, "complete", away_for_a_while)
+    monkeypatch.setattr(calls_run._CollectingModel, "complete", away_for_a_while)
     with ModelServerThread(build_world_handlers()) as server:
         with pytest.raises(Resumable, match="away"):
             generate(instances, server, tmp_path / "run", batch=QUICK)
