@@ -209,7 +209,6 @@ def _parse_rates(options: list[str] | None) -> dict[str, float]:
 
 
 def _parse_failures(options: list[str] | None) -> dict[str, float]:
-    """Return the failure rates by name; raise where there is no such failure."""
     from eclose_world.roles.request_handlers import ModelFailureRates
 
     return dict(ModelFailureRates(_parse_rates(options)).rates)

@@ -146,7 +146,6 @@ def _count_questions(experiment: Experiment) -> int | None:
 
 
 def _read_training_hours(experiment: Experiment) -> dict[tuple[str, str], list[float]]:
-    """Return the hours of every finished training run, by backbone and method."""
     hours: dict[tuple[str, str], list[float]] = {}
     for task in experiment.tasks:
         if task.stage is Stage.TRAIN and task.is_finished(experiment.folder):

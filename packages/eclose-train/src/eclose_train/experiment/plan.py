@@ -366,7 +366,6 @@ def _find_repeated(items: Iterable[Any]) -> list[Any]:
 
 
 def _list_file_problems(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield problems of files, of counts and of the launcher."""
     counts = {
         "train_families": "train_family_count",
         "development_families": "development_family_count",

@@ -66,14 +66,13 @@ class RunCounts:
     def _take_stratum(self, stratum: TraceStratum | None) -> RunCounts:
         """Return the responses of a stratum alone, with the labels of all beside them."""
         strata = self.labels.divide_by_stratum()
-        taken = stratum or next(iter(strata), None)
-        if strata.keys() <= {taken}:
+        stratum = stratum or next(iter(strata), None)
+        if strata.keys() <= {stratum}:
             return self
-        if taken not in strata:
-            raise UserError(
-                f"{', '.join(self.runs)}: has no response with {taken} traces, only {', '.join(strata)} ones."
-            )
-        rows = strata[taken]
+        if stratum not in strata:
+            names = ", ".join(strata)
+            raise UserError(f"{', '.join(self.runs)}: has no response with {stratum} traces, only {names} ones.")
+        rows = strata[stratum]
         ends = np.cumsum([len(run.labels) for run in self.runs.values()])[:-1]
         runs = {
             name: run._replace(labels=run.labels.select(own))

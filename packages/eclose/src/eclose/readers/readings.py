@@ -194,10 +194,10 @@ def write_reading_cases(
     Raises:
         UserError: The file has no response of such an id.
     """
-    settings, wanted = settings or ImportSettings(), set(ids)
+    settings, ids = settings or ImportSettings(), set(ids)
     records = scan_readings(path, settings=settings)
-    chosen = {row.where: row.value for row in records if row.value is not None and row.value.id in wanted}
-    if missing := wanted - {response.id for response in chosen.values()}:
+    chosen = {row.where: row.value for row in records if row.value is not None and row.value.id in ids}
+    if missing := ids - {response.id for response in chosen.values()}:
         raise UserError(f"{path}: has no response with the id {', '.join(map(repr, sorted(missing)))}.")
     # The spans of a trace lie in several records, so its place names none of them.
     raw = {record.where: record.value for record in read_raw_records(path, settings) if record.where in chosen}
