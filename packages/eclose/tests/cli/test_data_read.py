@@ -53,3 +53,10 @@ def test_check_writes_the_responses_that_were_read_wrongly(rows, tmp_path):
         run("read", rows, "--check", chosen, "--format", "hotpot", "--out", tmp_path / "none.jsonl")
     with pytest.raises(SettingError, match="--check and --out go together"):
         run("read", rows, "--check", chosen)
+
+
+def test_convert_shows_how_the_responses_were_read(rows, tmp_path):
+    result = run("convert", rows, "--out", tmp_path / "q.jsonl", "--responses", tmp_path / "r.jsonl")
+    assert (
+        f"How 3 responses were read; eclose data read {tmp_path / 'r.jsonl'} --rule RULE shows them:" in result.output
+    )

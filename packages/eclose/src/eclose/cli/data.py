@@ -64,9 +64,13 @@ def convert(
     imported: ImportSettings,
 ) -> None:
     """Convert a file in any known layout into instances."""
+    from eclose.cli.data_read import print_reading_summary
     from eclose.errors import SettingError
+    from eclose.files.jsonl import read_records
     from eclose.files.step import PipelineStep, run_pipeline_steps
     from eclose.readers.load import resolve_import_settings
+    from eclose.readers.readings import summarize_readings
+    from eclose.values.response import Response
 
     imported = resolve_import_settings(file, imported)
     # Ignoring the file in silence would leave answers without aliases, and right answers would count as wrong.
@@ -82,6 +86,10 @@ def convert(
     results = run_pipeline_steps(steps, rows, force=force, wrap=show_record_count)
     for result in results:
         print_step_result(result.step, result.counts, again=result.again, doubt=f"is {option} right")
+    if responses is not None:
+        readings = summarize_readings(read_records(responses, Response))
+        if not readings.in_protocol_layout:
+            print_reading_summary(readings, responses)
     quarantined = any(result.counts.quarantined for result in results)
     raise typer.Exit(QUARANTINED_EXIT_CODE if quarantined else 0)
 

@@ -29,7 +29,7 @@ def print_reading_summary(summary: ReadingSummary, file: Path) -> None:
 
     from eclose.readers.readings import show_reading
 
-    read = f"How {format_count(summary.responses, 'response')} were read"
+    read = f"How {format_count(summary.responses, 'response')} {'was' if summary.responses == 1 else 'were'} read"
     print_line(f"{read}; eclose data read {file} --rule RULE shows them:")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
     rows = [

@@ -72,11 +72,11 @@ class ReadingSummary:
     @property
     def cautions(self) -> tuple[str, ...]:
         """What to look at before a judge is paid, a sentence each."""
-        traces = sum(row.responses for row in self.rules if row.status is ReadingStatus.TRACE)
-        emptied = sum(row.emptied for row in self.rules)
-        unlocated = sum(row.responses for row in self.rules if row.example.reading and not row.example.reading.located)
+        traced = [row for row in self.rules if row.status is ReadingStatus.TRACE]
+        traces, emptied = sum(row.responses for row in traced), sum(row.emptied for row in traced)
+        unlocated = sum(row.responses for row in traced if row.example.reading and not row.example.reading.located)
         marked = sum(row.responses for row in self.rules if row.rule.startswith((PROTOCOL_RULE, "named line")))
-        prose = sum(row.responses for row in self.rules if row.origin == "prose")
+        prose = sum(row.responses for row in traced if row.origin == "prose")
         cautions = []
         if emptied:
             cautions.append(
