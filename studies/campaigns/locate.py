@@ -13,6 +13,7 @@ import asyncio
 import json
 import sys
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from eclose.calls.model import ChatModel
 
 SECONDS = 600.0
+REPLY_TOKENS = 400
+"""A small model that repeats itself would write until the judge's own limit; such a reply names no sentence."""
 
 
 class UnlocatedCase(NamedTuple):
@@ -70,7 +73,7 @@ async def ask(model: ChatModel, case: UnlocatedCase, settings: JudgeSettings) ->
         model,
         build_judge_prompt(case.material),
         partial(check_answer_step, case.material),
-        decoding=settings.decoding,
+        decoding=replace(settings.decoding, max_tokens=REPLY_TOKENS),
         attempts=settings.attempts,
     )
     return (None, answer.problem or answer.reason) if answer.reason else (answer.value["answer_step"], "names none")
