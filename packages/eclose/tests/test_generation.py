@@ -512,7 +512,7 @@ def test_how_models_are_named(tmp_path, weights):
 
 
 def test_a_batch_that_fails_fails_all_who_wait(instances, tmp_path):
-    from eclose.calls.local.microbatch import open_microbatch
+    from eclose.calls.local.microbatch import MicrobatchModel
 
     class Broken:
         name = "broken"
@@ -521,9 +521,9 @@ def test_a_batch_that_fails_fails_all_who_wait(instances, tmp_path):
             raise ZeroDivisionError
 
     async def ask():
-        async with open_microbatch(Broken()) as model:
-            request = Request(({"role": "user", "content": "hello"},))
-            return await asyncio.gather(*(model.complete(request) for _ in range(3)), return_exceptions=True)
+        model = MicrobatchModel(Broken())
+        request = Request(({"role": "user", "content": "hello"},))
+        return await asyncio.gather(*(model.complete(request) for _ in range(3)), return_exceptions=True)
 
     assert [type(error) for error in asyncio.run(ask())] == [ZeroDivisionError] * 3
 

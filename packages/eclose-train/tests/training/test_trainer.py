@@ -14,8 +14,8 @@ import yaml
 from transformers import Trainer
 
 from eclose.errors import RecordError, SettingError
-from eclose.files.indexed import index_jsonl_file
 from eclose.files.jsonl import write_records
+from eclose.files.record_file import index_jsonl_file
 from eclose.values.family import Family
 from eclose_train.likelihood.render import PathTooLongError
 from eclose_train.likelihood.score import ScoringStrategy

@@ -15,7 +15,7 @@ from eclose.detectors.entailment import (
     score_pairs_by_length,
 )
 from eclose.detectors.entailment_models import EntailmentModel, find_entailment_model
-from eclose.detectors.local_run import PairQueue, read_step_labels, score_responses_locally
+from eclose.detectors.local_run import make_pair_queue, read_step_labels, score_responses_locally
 from eclose.detectors.scores import DetectorScore, Unscored
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.files.jsonl import read_records, write_records
@@ -258,8 +258,8 @@ def test_an_error_reaches_every_response_of_the_batch(ref):
 
     async def score_all():
         model = ref.load()
-        queue = PairQueue(Broken(), 100)
+        queue = make_pair_queue(Broken(), 100)
         pairs = [(model.encode_pair("a", str(number)),) for number in range(5)]
-        return await asyncio.gather(*map(queue.score, pairs), return_exceptions=True)
+        return await asyncio.gather(*map(queue.submit, pairs), return_exceptions=True)
 
     assert [str(error) for error in asyncio.run(score_all())] == ["out of memory."] * 5

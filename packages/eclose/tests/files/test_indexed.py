@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from eclose.errors import RecordError, UserError
-from eclose.files.indexed import index_jsonl_file
 from eclose.files.jsonl import encode_json_line, read_records, write_records
+from eclose.files.record_file import index_jsonl_file
 from eclose.values.instance import Instance, Passage
 
 INSTANCES = [

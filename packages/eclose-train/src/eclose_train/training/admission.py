@@ -17,10 +17,10 @@ import eclose
 from eclose.errors import RecordError, UserError
 from eclose.files.atomic import AtomicFile
 from eclose.files.families import find_failed_gate
-from eclose.files.indexed import IndexedFile, index_jsonl_file
 from eclose.files.jsonl import ReadRecord
 from eclose.files.manifest import hash_file
 from eclose.files.outcome_counts import RecordCounter
+from eclose.files.record_file import IndexedFile, index_jsonl_file
 from eclose.values.family import Family, ViewKind
 from eclose.values.identity import content_hash
 from eclose_train.likelihood.family_scores import FamilyScores

@@ -19,7 +19,7 @@ from eclose.calls.http.endpoint import (
     find_model_route,
     open_endpoint,
 )
-from eclose.calls.local.microbatch import open_continuous, open_microbatch
+from eclose.calls.local.microbatch import MicrobatchModel, open_continuous
 from eclose.calls.local.vllm_model import VLLM, check_engine_settings
 from eclose.calls.local.weights import (
     ADAPTER_WEIGHTS,
@@ -196,12 +196,10 @@ class LocalModelRef:
     @asynccontextmanager
     async def open(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:  # noqa: ARG002
         """Load the model and its adapter; raise where the adapter changes no prediction."""
-        opened: AbstractAsyncContextManager[ChatModel]
-        if self.engine == VLLM:
-            opened = open_continuous(self._start_engine(), name=self.name)
-        else:
-            opened = open_microbatch(self._load(), name=self.name, batch_size=concurrency)
-        async with opened as model:
+        if self.engine != VLLM:
+            yield MicrobatchModel(self._load(), name=self.name, batch_size=concurrency)
+            return
+        async with open_continuous(self._start_engine(), name=self.name) as model:
             yield model
 
     def _start_engine(self) -> VllmModel:

@@ -47,10 +47,11 @@ class BandFilter:
     def read_exclusions(self) -> Callable[[str], str | None]:
         """Read the scores; return a function from the id of a response to the reason why it is left out, or None."""
         calibration = read_calibration(self.calibration)
-        reasons = {
-            id_: None if calibration.find_band(record.score) in self.bands else explain_band(calibration, record)
-            for id_, record in rank_records(calibration, read_records(self.scores, DetectorScore)).items()
-        }
+        reasons: dict[str, str | None] = {}
+        for id_, record in rank_records(calibration, read_records(self.scores, DetectorScore)).items():
+            band = calibration.find_band(record.score)
+            reason = f"no score: {record.unscored}" if record.score is None else f"{band} by {calibration.detector}"
+            reasons[id_] = None if band in self.bands else reason
         # A response that the detector never saw is as unknown as one that it could not score.
         unseen = None if DetectorBand.UNSCORED in self.bands else f"no score: {NO_RECORD}"
         return lambda response_id: reasons.get(response_id, unseen)
@@ -66,13 +67,6 @@ def rank_records(calibration: DetectorCalibration, scores: Iterable[DetectorScor
     if calibration.identity not in parts:
         calibration.refuse_other_detector(next(iter(parts)))
     return {id_: calibration.combine_heads(record) for id_, record in parts[calibration.identity].items()}
-
-
-def explain_band(calibration: DetectorCalibration, record: DetectorScore) -> str:
-    """Return what a calibration says about a ranked record: its band, or why it has no score."""
-    if record.score is None:
-        return f"no score: {record.unscored}"
-    return f"{calibration.find_band(record.score)} by {calibration.detector}"
 
 
 def build_band_filter(

@@ -357,15 +357,10 @@ def calibrate_run(
             f"the scores are of {len(kinds)} detectors, which would share a file. Name the scores of one detector with"
             " --scores, and its file with --out."
         )
-    paths = {out or runs[0] / calibration_file_name(row.detector): row for row in calibrations}
+    paths = {out or runs[0] / f"calibration-{row.detector}.json": row for row in calibrations}
     for path, calibration in paths.items():
         write_calibration(path, calibration)
     return paths
-
-
-def calibration_file_name(detector: DetectorKind) -> str:
-    """Return the name of a calibration in a run's folder: ``calibration-verifier.json``."""
-    return f"calibration-{detector}.json"
 
 
 def write_calibration(path: Path, calibration: DetectorCalibration) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from eclose.detectors.entailment_models import EncodedPair, EntailmentModel, EntailmentModelRef
 from eclose.detectors.scores import DetectorKind, DetectorScore, Unscored
 from eclose.errors import RecordError
 from eclose.values.segmentation import split_sentences
@@ -24,58 +25,6 @@ if TYPE_CHECKING:
 
 BATCH_TOKENS = 16_384
 """Largest number of tokens of a batch, padding included."""
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedPair:
-    """A premise and a hypothesis as the tokens that a model reads."""
-
-    ids: tuple[int, ...]
-    segments: tuple[int, ...] | None = None
-    """Segment of each token, for models that tell the two texts apart by it."""
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-class PairModel(Protocol):
-    """A loaded model that gives the probability that a premise supports a hypothesis."""
-
-    @property
-    def name(self) -> str:
-        """Name in scores: ``name@revision``."""
-        ...
-
-    @property
-    def token_limit(self) -> int:
-        """Largest number of tokens of a pair."""
-        ...
-
-    def encode_pair(self, premise: str, hypothesis: str) -> EncodedPair:
-        """Return the tokens of a pair; nothing is cut."""
-        ...
-
-    def score_batch(self, pairs: Sequence[EncodedPair]) -> list[float]:
-        """Return the probability of support of each pair, in order; all pairs run in one batch."""
-        ...
-
-
-class PairModelRef(Protocol):
-    """A reference to a pair model. The identity is known before the weights are loaded."""
-
-    @property
-    def name(self) -> str:
-        """Name in scores: ``name@revision``."""
-        ...
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Everything about the model that decides its scores, for the settings of a run."""
-        ...
-
-    def load(self) -> PairModel:
-        """Load the weights."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +45,7 @@ class PairPlan:
 
 
 def score_pairs_by_length(
-    model: PairModel, pairs: Sequence[EncodedPair], batch_tokens: int = BATCH_TOKENS
+    model: EntailmentModel, pairs: Sequence[EncodedPair], batch_tokens: int = BATCH_TOKENS
 ) -> list[float]:
     """Return the score of each pair, in order; pairs of similar length share a batch, and equal pairs are scored once.
 
@@ -176,7 +125,7 @@ def _find_last_fit(text: str, start: int, ends: Sequence[int], fits: Callable[[s
 class PairCollector:
     """The pairs of one response, with the windows of premises that are too long."""
 
-    model: PairModel
+    model: EntailmentModel
     windowed: bool
     pairs: list[EncodedPair] = field(default_factory=list)
     split_premises: int = 0
@@ -208,7 +157,7 @@ class ClosureDetector:
     The score depends on the question as well, so it may also reflect alignment.
     """
 
-    model: PairModelRef
+    model: EntailmentModelRef
     windowed: bool = False
     """Whether a trace that is too long is read in windows. Off: no single window need entail what the trace does."""
     kind: ClassVar[DetectorKind] = DetectorKind.CLOSURE
@@ -219,7 +168,12 @@ class ClosureDetector:
         """Model and settings, for the manifest of a run."""
         return {"detector": self.kind.value, **self.model.identity, "windowed": self.windowed}
 
-    def plan_pairs(self, task: ResponseTask, labels: StepLabels | None, model: PairModel) -> PairPlan | DetectorScore:  # noqa: ARG002
+    def plan_pairs(
+        self,
+        task: ResponseTask,
+        labels: StepLabels | None,  # noqa: ARG002
+        model: EntailmentModel,
+    ) -> PairPlan | DetectorScore:
         """Return the pair of trace and answer, or a record without a score where there is no trace or answer."""
         response = task.response
         explain = partial(DetectorScore, response_id=response.id, detector=self.kind, model=model.name, score=None)
@@ -250,7 +204,7 @@ class ClosureDetector:
 class StepSupportDetector:
     """Support of the steps by the evidence: the mean over substantive steps of the maximum over passages."""
 
-    model: PairModelRef
+    model: EntailmentModelRef
     titles: bool = True
     """Whether the title of a passage is part of the premise; the paper does not say."""
     strip_citations: bool = False
@@ -281,7 +235,9 @@ class StepSupportDetector:
         """Return the premises of a passage, of which the best one counts."""
         return (text,)
 
-    def plan_pairs(self, task: ResponseTask, labels: StepLabels | None, model: PairModel) -> PairPlan | DetectorScore:
+    def plan_pairs(
+        self, task: ResponseTask, labels: StepLabels | None, model: EntailmentModel
+    ) -> PairPlan | DetectorScore:
         """Return the pairs of substantive steps and passages, or a record without a score.
 
         Raises:

@@ -23,7 +23,6 @@ from eclose.calls.local.weights import (
     refuse_pickled_weights,
 )
 from eclose.calls.resolve import find_model_ref
-from eclose.detectors.entailment import EncodedPair
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
@@ -206,8 +205,20 @@ def _find_token_limit(name: str, config: Any, layout: PromptLayout, *, writes_di
     return rows - config.pad_token_id - 1 if config.model_type in _OFFSET_POSITIONS else rows
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedPair:
+    """A premise and a hypothesis as the tokens that a model reads."""
+
+    ids: tuple[int, ...]
+    segments: tuple[int, ...] | None = None
+    """Segment of each token, for models that tell the two texts apart by it."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
 class EntailmentModel:
-    """A ``PairModel`` on Transformers."""
+    """A loaded model that gives the probability that a premise supports a hypothesis."""
 
     def __init__(self, ref: EntailmentModelRef, model: Any, tokenizer: Any) -> None:
         self._ref = ref
@@ -217,7 +228,13 @@ class EntailmentModel:
         self._has_segments = (
             "token_type_ids" in signature(model.forward).parameters and getattr(model.config, "type_vocab_size", 0) > 1
         )
-        self._digits = self._find_digits() if ref.writes_digit else []
+        self._digits: list[int] = []
+        """First token of 0 and of 1, where the model writes them."""
+        if ref.writes_digit:
+            # T5 has a token for 1 after a blank but none for 0, which it writes as a blank (id 3) and a digit.
+            self._digits = [tokenizer(digit, add_special_tokens=False)["input_ids"][0] for digit in ("0", "1")]
+            if self._digits[0] == self._digits[1]:
+                raise UserError(f"{ref.weights}: its tokenizer begins 0 and 1 with the same token. Use another model.")
         controls = sorted((token for token in tokenizer.all_special_tokens if len(token) > 1), key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, controls)))
 
@@ -295,13 +312,3 @@ class EntailmentModel:
         width = max(map(len, rows))
         filled = [(*row, *([filler] * (width - len(row)))) for row in rows]
         return torch.tensor(filled, device=self._model.device)
-
-    def _find_digits(self) -> list[int]:
-        """Return the first token of 0 and of 1, as the model writes them."""
-        # T5 has a token for 1 after a blank but none for 0, which it writes as a blank (id 3) and a digit.
-        digits = [self._tokenizer(digit, add_special_tokens=False)["input_ids"][0] for digit in ("0", "1")]
-        if digits[0] == digits[1]:
-            raise UserError(
-                f"{self._ref.weights}: its tokenizer begins 0 and 1 with the same token. Use another model."
-            )
-        return digits

@@ -180,8 +180,10 @@ def trace_abstention(ranks: Floats, reliable: Flags, correct: Sequence[Label]) -
     # Highest rank first; responses without a rank come last, and only the point of all responses has them.
     order = np.argsort(-np.where(np.isnan(ranks), -np.inf, ranks), kind="stable")
     sums = [np.cumsum(flags[order]) for flags in (reliable, labelled, right & labelled)]
-    ends = [end for end in _find_run_ends(ranks[order]) if not np.isnan(ranks[order[end - 1]])]
-    points = [(float(ranks[order[end - 1]]), end) for end in ends]
+    ranked = ranks[order][: int((~np.isnan(ranks)).sum())]
+    # A point at the end of each run of equal ranks.
+    ends = [*(np.flatnonzero(ranked[1:] != ranked[:-1]) + 1).tolist(), len(ranked)] if len(ranked) else []
+    points = [(float(ranked[end - 1]), end) for end in ends]
     rows: list[AbstentionPoint] = []
     for threshold, end in [*points, (None, len(ranks))] if len(ranks) else []:
         reliable_count, known_count, right_count = (int(part[end - 1]) for part in sums)
@@ -197,12 +199,6 @@ def trace_abstention(ranks: Floats, reliable: Flags, correct: Sequence[Label]) -
             )
         )
     return tuple(reversed(rows))
-
-
-def _find_run_ends(ordered: Floats) -> list[int]:
-    """Return the number of responses up to the end of each run of equal values."""
-    changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    return [*changes.tolist(), len(ordered)] if len(ordered) else []
 
 
 def trace_cascade(ranks: Floats, gap: Flags, unsound: Flags) -> tuple[CascadePoint, ...]:

@@ -142,6 +142,13 @@ def study_detectors(inputs: StudyInputs, settings: StudySettings | None = None) 
     unshared = int((scored_by_some & ~common).sum())
     differ = unshared > settings.tolerated_difference * int(scored_by_some.sum())
     groups = {id_: list_study_groups(labels[id_].verdict) if id_ in labels else () for id_ in answered}
+    # Models of detectors with the models whose responses they scored: a model may favour its own family.
+    pairs = {
+        (detector.model, source.model)
+        for detector, part in records.items()
+        for response_id in part
+        if (response := answered.get(response_id)) is not None and (source := response.source) is not None
+    }
     return DetectorStudy(
         settings=settings,
         responses=len(answered),
@@ -157,7 +164,7 @@ def study_detectors(inputs: StudyInputs, settings: StudySettings | None = None) 
         unshared=unshared,
         common_responses=int(common.sum()),
         common=compute_detector_results(table.restrict_responses(common), settings) if differ else (),
-        same_family_pairs=_same_family_pairs(records, answered),
+        same_family_pairs=tuple(sorted(pair for pair in pairs if same_model_family(*pair))),
         label_source=inputs.label_source,
         left_out=inputs.left_out,
         notices=inputs.notices,
@@ -287,19 +294,6 @@ def _count_group(part: Mapping[str, DetectorScore], ids: Sequence[str]) -> Group
     reasons = [NO_RECORD if record is None else record.unscored for record in records]
     unscored = _count_reasons(str(reason) for reason in reasons if reason is not None)
     return GroupScoreCounts(len(ids), reasons.count(None), unscored)
-
-
-def _same_family_pairs(
-    records: Mapping[DetectorIdentity, Mapping[str, DetectorScore]], answered: Mapping[str, Response]
-) -> tuple[tuple[str, str], ...]:
-    """Return models of detectors with the generators of their own family; a model may favour its family."""
-    pairs = {
-        (detector.model, source.model)
-        for detector, part in records.items()
-        for response_id in part
-        if (response := answered.get(response_id)) is not None and (source := response.source) is not None
-    }
-    return tuple(sorted(pair for pair in pairs if same_model_family(*pair)))
 
 
 UNCHECKED_SCORES = "No manifest says which responses these scores were made from, so that was not checked."

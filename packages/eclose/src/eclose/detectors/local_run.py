@@ -6,24 +6,24 @@ is in the ledger once it is computed, so the same command continues an interrupt
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.calls.client import CallSettings
+from eclose.calls.local.microbatch import BatchQueue
 from eclose.calls.record_loop import RecordJob
 from eclose.calls.run import ModelRun, RunOptions, RunResult, run_models_on_records
 from eclose.detectors.entailment import (
     BATCH_TOKENS,
-    EncodedPair,
     LocalDetector,
-    PairModel,
     PairPlan,
     StepLabels,
     score_pairs_by_length,
 )
+from eclose.detectors.entailment_models import EncodedPair, EntailmentModel
 from eclose.detectors.run import count_unscored
 from eclose.detectors.scores import DetectorScore, score_file_name
 from eclose.errors import RecordError, SettingError, UserError
@@ -134,58 +134,18 @@ def read_step_labels(path: Path) -> dict[str, StepLabels]:
     return labels
 
 
-_PendingPairs: TypeAlias = tuple[tuple[EncodedPair, ...], asyncio.Future[list[float]]]
-"""The pairs of a response, and their scores to come."""
+PairQueue: TypeAlias = BatchQueue[tuple[EncodedPair, ...], list[float]]
+"""The pairs of concurrent responses, and the scores of each."""
 
 
-class PairQueue:
-    """Pairs of concurrent responses, scored together in a thread while the event loop writes to the ledger."""
+def make_pair_queue(model: EntailmentModel, batch_tokens: int) -> PairQueue:
+    """Return a queue for the pairs of concurrent responses, which are scored together."""
 
-    def __init__(self, model: PairModel, batch_tokens: int) -> None:
-        self.model = model
-        self._batch_tokens = batch_tokens
-        self._queue: list[_PendingPairs] = []
-        self._scoring: asyncio.Task[None] | None = None
+    def score_all(waiting: list[tuple[EncodedPair, ...]]) -> list[list[float]]:
+        scores = iter(score_pairs_by_length(model, [pair for pairs in waiting for pair in pairs], batch_tokens))
+        return [list(islice(scores, len(pairs))) for pairs in waiting]
 
-    async def score(self, pairs: tuple[EncodedPair, ...]) -> list[float]:
-        """Return the score of each pair, in order."""
-        scores: asyncio.Future[list[float]] = asyncio.get_running_loop().create_future()
-        self._queue.append((pairs, scores))
-        if self._scoring is None:
-            self._scoring = asyncio.create_task(self._score_queue())
-        return await scores
-
-    async def _score_queue(self) -> None:
-        while self._queue:
-            size = 0
-            while size < len(self._queue):
-                size = len(self._queue)
-                await asyncio.sleep(_LINGER_SECONDS)
-            batch, self._queue = self._queue, []
-            pairs = [pair for pairs, _ in batch for pair in pairs]
-            try:
-                scores = await asyncio.to_thread(score_pairs_by_length, self.model, pairs, self._batch_tokens)
-            # Every response gets the error: an exception that ended this task would leave all of them waiting for ever.
-            except Exception as error:
-                _settle(batch, error)
-            else:
-                _settle(batch, scores)
-        # No await since the queue was found empty, so no pair arrived in between.
-        self._scoring = None
-
-
-def _settle(batch: Sequence[_PendingPairs], result: list[float] | Exception) -> None:
-    """Give each response its scores, or all of them the error."""
-    start = 0
-    for pairs, scores in batch:
-        stop = start + len(pairs)
-        # A response whose caller was cancelled meanwhile takes no result.
-        if not scores.done():
-            if isinstance(result, Exception):
-                scores.set_exception(result)
-            else:
-                scores.set_result(result[start:stop])
-        start = stop
+    return BatchQueue(score_all, linger_seconds=_LINGER_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -194,7 +154,7 @@ class LocalDetectorRun(ModelRun[ResponseTask]):
 
     detector: LocalDetector
     batch_tokens: int = BATCH_TOKENS
-    _opened: list[tuple[PairQueue, Mapping[str, StepLabels]]] = field(default_factory=list, init=False)
+    _opened: list[tuple[EntailmentModel, PairQueue, Mapping[str, StepLabels]]] = field(default_factory=list, init=False)
     """Loaded model and step labels, while the records are open."""
 
     @property
@@ -212,9 +172,9 @@ class LocalDetectorRun(ModelRun[ResponseTask]):
         return f"detect {self.detector.kind}"
 
     async def _score(self, task: ResponseTask) -> DetectorScore:
-        queue, labels = self._opened[0]
-        plan = self.detector.plan_pairs(task, labels.get(task.id), queue.model)
-        return plan.conclude(await queue.score(plan.pairs)) if isinstance(plan, PairPlan) else plan
+        model, queue, labels = self._opened[0]
+        plan = self.detector.plan_pairs(task, labels.get(task.id), model)
+        return plan.conclude(await queue.submit(plan.pairs)) if isinstance(plan, PairPlan) else plan
 
     @contextmanager
     def open_records(self) -> Iterator[ResponseTasks]:
@@ -224,7 +184,8 @@ class LocalDetectorRun(ModelRun[ResponseTask]):
         self.source_counts.update(tasks.counts)
         labels = read_step_labels(judgments[0]) if judgments else {}
         # Loaded here and not before: a finished run is recognised without it.
-        self._opened.append((PairQueue(self.detector.model.load(), self.batch_tokens), labels))
+        model = self.detector.model.load()
+        self._opened.append((model, make_pair_queue(model, self.batch_tokens), labels))
         try:
             yield tasks
         finally:

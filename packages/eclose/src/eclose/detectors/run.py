@@ -152,12 +152,14 @@ def forecast_detection(
     How many statements a response makes is known only after the first call; one for each step and one for the answer
     are supposed.
     """
-    requests = drop_repeated_requests(_build_requests(Path(run), _adapt_thinking(settings, model)), model.name)
+    settings = _adapt_thinking(settings, model)
+    tasks = ResponseTasks(Path(run) / INSTANCES_FILE, Path(run) / RESPONSES_FILE)
+    requests = drop_repeated_requests(_build_requests(tasks, settings), model.name)
     return forecast_usage(requests, find_forecast_price(model, calls), find_writing_habits(model.name))
 
 
-def _build_requests(run: Path, settings: ChatDetectorSettings) -> Iterator[Request]:
-    for record in ResponseTasks(run / INSTANCES_FILE, run / RESPONSES_FILE):
+def _build_requests(tasks: ResponseTasks, settings: ChatDetectorSettings) -> Iterator[Request]:
+    for record in tasks:
         if (task := record.value) is None:
             continue
         if not settings.asks_yes_or_no:

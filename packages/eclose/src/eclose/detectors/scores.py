@@ -103,7 +103,6 @@ class DetectorScore:
     """What the score was computed from: statements with labels, windows, probabilities."""
 
     def __post_init__(self) -> None:
-        """Raise unless there is either a score between 0 and 1 or a reason."""
         if (self.score is None) is (self.unscored is None):
             raise ValueError("a response has a score or a reason why it has none")
         if self.score is not None and not 0 <= self.score <= 1:

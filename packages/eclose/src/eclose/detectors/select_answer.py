@@ -79,7 +79,6 @@ class ChoiceSettings:
     """Seed of the random strategy."""
 
     def __post_init__(self) -> None:
-        """Read a strategy that is given by name; raise SettingError for an unknown one and for a limit out of range."""
         try:
             object.__setattr__(self, "strategy", ChoiceStrategy(self.strategy))
         except ValueError as unknown:
@@ -115,7 +114,6 @@ class ResponseChoice:
     """Candidates without a score; one of these is chosen only where none has a score."""
 
     def __post_init__(self) -> None:
-        """Raise unless there is either a response or a reason."""
         if (self.response_id is None) is (self.abstained is None):
             raise ValueError("a choice has a response or a reason why it has none")
 

@@ -28,7 +28,7 @@ from eclose.stats.intervals import Estimate
 from eclose.values.verdict import FailureClass, TraceGroup, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 
 class StudyGroup(StrEnum):
@@ -186,23 +186,20 @@ def compute_detector_results(table: ScoreTable, settings: StudySettings) -> tupl
         rng=np.random.default_rng(settings.seed),
         resamples=settings.resamples,
     )
-    means = {group: _bootstrap_group_means(table, group, settings) for group in StudyGroup}
+    means = {}
+    for group, rows in table.members.items():
+        scores = table.scores[:, rows].T
+        scored = ~np.isnan(scores)
+        # Without strata only the clusters that occur are drawn: the questions represented in the group, once for all
+        # detectors.
+        means[group] = bootstrap_rates(
+            np.where(scored, scores, 0.0),
+            scored.astype(float),
+            table.question[rows],
+            rng=np.random.default_rng(settings.seed),
+            resamples=settings.resamples,
+        )
     return tuple(column.collect_result(replicates, means, settings) for column in columns)
-
-
-def _bootstrap_group_means(table: ScoreTable, group: StudyGroup, settings: StudySettings) -> BootstrapReplicates:
-    """Draw the questions with a response in the group, once for all detectors, and average the scores."""
-    rows = table.members[group]
-    scores = table.scores[:, rows].T
-    scored = ~np.isnan(scores)
-    # Without strata only the clusters that occur are drawn: the questions represented in the group.
-    return bootstrap_rates(
-        np.where(scored, scores, 0.0),
-        scored.astype(float),
-        table.question[rows],
-        rng=np.random.default_rng(settings.seed),
-        resamples=settings.resamples,
-    )
 
 
 _STATISTICS = 2 * len(FAILURE_GROUPS) + 3
@@ -257,9 +254,11 @@ class _DetectorColumn:
             held_out_false_positive_rate=estimates[-2],
             held_out_recall=estimates[-1],
             sweep=ranking.sweep_thresholds(gap),
-            scores={group: self._list_scores(group) for group in DISJOINT_GROUPS},
+            scores={
+                group: tuple(
+                    (self.table.response_ids[row], float(self.table.scores[self.number, row]))
+                    for row in self.rows[self.table.members[group][self.rows]].tolist()
+                )
+                for group in DISJOINT_GROUPS
+            },
         )
-
-    def _list_scores(self, group: StudyGroup) -> tuple[tuple[str, float], ...]:
-        rows: Sequence[int] = self.rows[self.table.members[group][self.rows]].tolist()
-        return tuple((self.table.response_ids[row], float(self.table.scores[self.number, row])) for row in rows)

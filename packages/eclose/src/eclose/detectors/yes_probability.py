@@ -96,7 +96,7 @@ async def score_alignment(
         too_long = failure.kind is CallFailureKind.TOO_LONG
         if not too_long and not failure.kind.semantic:
             raise  # the service failed: the record is tried again later
-        details = {"reason": str(failure.kind), "problem": failure.problem}
+        details: dict[str, Any] = {"reason": str(failure.kind), "problem": failure.problem}
         return make_score(score=None, unscored=Unscored.TOO_LONG if too_long else Unscored.NO_REPLY, details=details)
     try:
         probabilities = read_yes_no_probabilities(reply.logprobs or ())
@@ -105,21 +105,19 @@ async def score_alignment(
         return make_score(score=None, unscored=Unscored.NO_REPLY, details=details)
     if probabilities is None or (probabilities.yes is None and probabilities.no is None):
         return make_score(score=None, unscored=Unscored.NO_YES_OR_NO, details={"reply": reply.text})
-    return make_score(score=probabilities.yes or 0.0, details=_describe_probabilities(probabilities))
+    masses = {"yes": probabilities.yes, "no": probabilities.no}
+    # A word that was not reported is left out: its probability is unknown, not zero.
+    details = {"token": probabilities.token, **{word: mass for word, mass in masses.items() if mass is not None}}
+    details["reported"] = probabilities.reported
+    if probabilities.yes is None:
+        details["at_most"] = probabilities.at_most
+    return make_score(score=probabilities.yes or 0.0, details=details)
 
 
 def build_alignment_request(instance: Instance, response: Response, settings: ChatDetectorSettings) -> Request:
     """Return the request whether the trace of a response pursues the question."""
     messages = build_alignment_messages(disclose_for_alignment(instance, response))
     return Request(messages, settings.decoding, guideline=detector_guideline_hash(DetectorQuestion.ALIGNMENT))
-
-
-def _describe_probabilities(probabilities: YesNoProbabilities) -> dict[str, Any]:
-    masses = {"yes": probabilities.yes, "no": probabilities.no}
-    # A word that was not reported is left out: its probability is unknown, not zero.
-    details = {"token": probabilities.token, **{word: mass for word, mass in masses.items() if mass is not None}}
-    bound = {"at_most": probabilities.at_most} if probabilities.yes is None else {}
-    return {**details, "reported": probabilities.reported, **bound}
 
 
 async def _complete(model: ChatModel, request: Request) -> Reply:

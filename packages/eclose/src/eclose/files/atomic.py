@@ -51,7 +51,6 @@ class AtomicFile:
             raise self._failure(error) from error
 
     def __enter__(self) -> Self:
-        """Return the file, open for writing."""
         return self
 
     def __exit__(

@@ -47,16 +47,13 @@ class FamilySource:
                 where = f"record {number}"
                 yield ReadRecord(where, value=row) if isinstance(row, Family) else _decode(self.name, where, row)
         for file in self.files:
-            records = _scan_table(file) if file.suffix == ".parquet" else scan_records(file, Family)
+            records = scan_records(file, Family)
+            if file.suffix == ".parquet":
+                records = (_decode(file, raw.where, raw.value or {}) for raw in read_json_objects(file))
             # Row numbers start anew in every file.
             prefix = f"{file.name} " if len(self.files) > 1 else ""
             for record in records:
                 yield replace(record, where=prefix + record.where) if prefix else record
-
-
-def _scan_table(file: Path) -> Iterator[ReadRecord[Family]]:
-    for raw in read_json_objects(file):
-        yield _decode(file, raw.where, raw.value or {})
 
 
 def _decode(path: Path | str, where: str, row: Mapping[str, Any]) -> ReadRecord[Family]:
@@ -204,7 +201,7 @@ def _from_cell(kind: Any, cell: Any) -> Any:
             for name, item in cell.items()
             if item is not None or name not in optional
         }
-    return parse_json_object(cell.encode()) if _is_mapping(kind) and isinstance(cell, str) else cell
+    return parse_json_object(cell.encode()) if get_origin(kind) is Mapping and isinstance(cell, str) else cell
 
 
 @cache
@@ -219,7 +216,7 @@ def _column_type(kind: Any) -> Any:
     kind = _without_none(kind)
     if get_origin(kind) is tuple:
         return arrow.list_(_column_type(get_args(kind)[0]))
-    if _is_mapping(kind) or issubclass(kind, str):
+    if get_origin(kind) is Mapping or issubclass(kind, str):
         return arrow.string()
     if _has_fields(kind):
         return arrow.struct([arrow.field(name, _column_type(hint)) for name, hint in _field_types(kind).items()])
@@ -235,10 +232,6 @@ def _without_none(kind: Any) -> Any:
 
 def _has_fields(kind: Any) -> bool:
     return is_dataclass(kind)
-
-
-def _is_mapping(kind: Any) -> bool:
-    return get_origin(kind) is Mapping
 
 
 @cache

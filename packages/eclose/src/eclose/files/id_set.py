@@ -14,7 +14,6 @@ from eclose.values.instance import Instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import TracebackType
     from typing import Self
 
 
@@ -24,11 +23,6 @@ _START = 1 << 10
 def hash64(data: bytes) -> int:
     """Return a 64-bit digest, never zero: zero marks an empty slot. A million ids collide with probability 3e-8."""
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") or 1
-
-
-def _as_bytes(value: object) -> bytes:
-    """Return bytes unchanged, any other value as canonical JSON."""
-    return value if isinstance(value, bytes) else canonical_bytes(value)
 
 
 class SeenIds:
@@ -51,8 +45,9 @@ class SeenIds:
         Otherwise return the number of the record that used it first, and whether the content is the same. Content is
         bytes, or any JSON value.
         """
+        spelled = content if isinstance(content, bytes) else canonical_bytes(content)
         # Lone surrogates occur in users' files. Half a digest is enough to compare two contents under one id.
-        key, body = hash64(id_.encode("utf-8", "surrogatepass")), hash64(_as_bytes(content)) & 0xFFFFFFFF
+        key, body = hash64(id_.encode("utf-8", "surrogatepass")), hash64(spelled) & 0xFFFFFFFF
         slot = self._slot(key)
         if self._ids[slot]:
             return self._numbers[slot], self._contents[slot] == body
@@ -60,7 +55,11 @@ class SeenIds:
         self._count += 1
         # At most two thirds full: the fuller an open-addressing table, the longer its runs of occupied slots.
         if self._count * 3 > len(self._ids) * 2:
-            self._grow()
+            old = zip(self._ids, self._contents, self._numbers, strict=True)
+            self._allocate(2 * len(self._ids))
+            for old_key, old_body, old_number in old:
+                if old_key:
+                    self._put(self._slot(old_key), old_key, old_body, old_number)
         return None
 
     def _allocate(self, size: int) -> None:
@@ -77,13 +76,6 @@ class SeenIds:
 
     def _put(self, slot: int, key: int, body: int, number: int) -> None:
         self._ids[slot], self._contents[slot], self._numbers[slot] = key, body, number
-
-    def _grow(self) -> None:
-        old = zip(self._ids, self._contents, self._numbers, strict=True)
-        self._allocate(2 * len(self._ids))
-        for key, body, number in old:
-            if key:
-                self._put(self._slot(key), key, body, number)
 
 
 # Questions of a scan sorted by id, kept in a temporary file instead of memory.
@@ -133,8 +125,6 @@ class SortedSpool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close, and thereby remove, the temporary file."""
         self._file.close()

@@ -60,7 +60,9 @@ def require_json_object(value: object) -> JsonObject:
     if is_conversation(value):
         return {"messages": value}
     if not isinstance(value, dict):
-        raise RecordError(f"is a JSON {_name(value)}, not an object. A record is written as {{...}}.")
+        names = {list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
+        name = names.get(type(value), "null")
+        raise RecordError(f"is a JSON {name}, not an object. A record is written as {{...}}.")
     return value
 
 
@@ -176,11 +178,6 @@ _STRICT = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_no_co
 _LENIENT = json.JSONDecoder(parse_int=str)
 
 
-def _name(value: object) -> str:
-    names = {list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
-    return names.get(type(value), "null")
-
-
 # Common files that are not JSON get a message of their own instead of a parse error at byte 1.
 _TABLES = (".csv", ".tsv")
 _GZIP = b"\x1f\x8b"
@@ -279,7 +276,12 @@ def _json_objects(path: Path, wrappers: Sequence[str] = _WRAPPERS) -> Iterator[R
             stream: io.BufferedReader = io.BufferedReader(file, 2**16)
             head = _skip_byte_order_mark(stream, path)
             if _ARRAY.match(head) and not (b'"role"' in head and _begins_with_conversation(path)):
-                yield from _array_items(JsonStreamWindow(stream), path)
+                window = JsonStreamWindow(stream)
+                yield from _bracketed(window, path)
+                if window.peek():
+                    raise UserError(
+                        f"{path}: something follows the end of the JSON array. Put all records into one array."
+                    )
             elif _WRAPPED.match(head):
                 yield from _wrapped_items(JsonStreamWindow(stream), path, wrappers)
             else:
@@ -330,12 +332,6 @@ def _lines(stream: io.BufferedReader, path: Path) -> Iterator[RawRecord]:
             yield RawRecord(where, value=parse_json_object(line))
         except RecordError as error:
             yield RawRecord(where, error=error.at(path, where))
-
-
-def _array_items(window: JsonStreamWindow, path: Path) -> Iterator[RawRecord]:
-    yield from _bracketed(window, path)
-    if window.peek():
-        raise UserError(f"{path}: something follows the end of the JSON array. Put all records into one array.")
 
 
 def _wrapped_items(window: JsonStreamWindow, path: Path, names: Sequence[str]) -> Iterator[RawRecord]:
@@ -405,7 +401,9 @@ def _bracketed(window: JsonStreamWindow, path: Path) -> Iterator[RawRecord]:
     while window.peek() != "]" or number:
         where = f"record {number + 1}"
         try:
-            yield _read_item(window, path, where)
+            yield RawRecord(where, value=require_json_object(window.read_value()))
+        except RecordError as error:
+            yield RawRecord(where, error=error.at(path, where))
         except (json.JSONDecodeError, RecursionError) as error:
             raise _broken(path, number, error) from error
         number += 1
@@ -413,13 +411,6 @@ def _bracketed(window: JsonStreamWindow, path: Path) -> Iterator[RawRecord]:
             break
     if not window.skip("]"):
         raise _broken(path, number, None)
-
-
-def _read_item(window: JsonStreamWindow, path: Path, where: str) -> RawRecord:
-    try:
-        return RawRecord(where, value=require_json_object(window.read_value()))
-    except RecordError as error:
-        return RawRecord(where, error=error.at(path, where))
 
 
 def _broken(path: Path, number: int, error: Exception | None) -> UserError:

@@ -301,13 +301,9 @@ def _judgment_rules(judgment: Judgment) -> Iterator[str]:
             yield f"steps[{index}]: soundness is given for a step that is not substantive"
 
 
-def _verdict_rules(settled: SettledVerdict) -> Iterator[str]:
-    yield from _blank(response_id=settled.response_id, instance_id=settled.instance_id)
-
-
 _RULES: dict[type[Any], Callable[[Any], Iterator[str]]] = {
     Instance: _instance_rules,
     Response: _response_rules,
     Judgment: _judgment_rules,
-    SettledVerdict: _verdict_rules,
+    SettledVerdict: lambda settled: _blank(response_id=settled.response_id, instance_id=settled.instance_id),
 }

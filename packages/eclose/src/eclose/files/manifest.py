@@ -7,7 +7,6 @@ while records are unaccounted for.
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 from collections import Counter
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 import eclose
 from eclose.errors import UserError
-from eclose.files.atomic import AtomicFile
+from eclose.files.atomic import write_json
 from eclose.files.json_reader import require_regular_file
 from eclose.files.outcome_counts import RecordCounts
 from eclose.values.identity import content_hash
@@ -70,9 +69,8 @@ class Manifest:
     def write(self, path: Path | str) -> None:
         """Write the manifest; raise where its counts do not add up."""
         self.refuse_losses()
-        with AtomicFile(path) as file:
-            # NaN is not JSON: other programs could not read the file.
-            file.write(json.dumps(asdict(self), indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+        # NaN is not JSON: other programs could not read the file.
+        write_json(path, asdict(self), allow_nan=False)
 
 
 def hash_work_identity(stage: str, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:

@@ -1,28 +1,37 @@
-"""Records of a file that are read once in order, and then some of them again by position.
+"""Records of a file that are read once in order, and then some of them again, so that they need not fit into memory.
 
-A line of JSON Lines is read again from the file, so a run need not fit into memory. Files in other formats are held.
+``RecordFile`` yields records and reads some of them again by position; files in other formats than JSON Lines are held.
+``IndexedFile`` holds the id, the offset and a digest of every line of a file that is too large for memory (a million
+families: tens of GB); a line that changed since it was indexed raises.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from eclose.errors import RecordError, UserError
-from eclose.files.id_set import hash64
+from eclose.files.id_set import SeenIds, hash64
 from eclose.files.json_reader import RECORD_LIMIT, is_plain_json_lines, parse_json_object, require_regular_file
 from eclose.files.jsonl import (
     DUPLICATE,
     ID_REUSED,
     NOT_JSON,
     WRONG_RECORD,
+    ReadRecord,
     decode_core_line,
+    decode_core_value,
+    encode_json_line,
     scan_records,
     validate_line,
 )
+from eclose.files.outcome_counts import RecordCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,7 +106,7 @@ class RecordFile(Generic[T]):
                 yield len(self._held) - 1, record.value
 
     def _scan_lines(self) -> Iterator[tuple[int, T]]:
-        decode = self._decode_vouched if self._vouched else self._decode
+        decode = self._decode_vouched if self._vouched else partial(_decode_line, self.kind)
         try:
             with self.path.open("rb") as file:
                 for number, position, line in _read_lines(file, self.path):
@@ -133,7 +142,7 @@ class RecordFile(Generic[T]):
                     yield value
                     continue
                 try:
-                    yield self._decode(line)
+                    yield _decode_line(self.kind, line)
                 except _UnreadableLineError as unreadable:
                     # The file changed since, or was vouched for wrongly.
                     raise unreadable.error.at(self.path, self.locate(position)) from unreadable
@@ -191,23 +200,24 @@ class RecordFile(Generic[T]):
     def _decode_vouched(self, line: bytes) -> T:
         if self._part is None:
             value = validate_line(self.kind, line)
-            return self._decode(line) if value is None else value
+            return _decode_line(self.kind, line) if value is None else value
         try:
             # A part has the fields of the record that its user reads.
             part: T = self._part.validate_json(line, strict=True, extra="ignore")
         except ValidationError:
-            return self._decode(line)
+            return _decode_line(self.kind, line)
         return part
 
-    def _decode(self, line: bytes) -> T:
-        try:
-            parsed = parse_json_object(line)
-        except RecordError as error:
-            raise _UnreadableLineError(NOT_JSON, error) from error
-        try:
-            return decode_core_line(self.kind, line, parsed)
-        except RecordError as error:
-            raise _UnreadableLineError(WRONG_RECORD, error) from error
+
+def _decode_line(kind: type[T], line: bytes) -> T:
+    try:
+        parsed = parse_json_object(line)
+    except RecordError as error:
+        raise _UnreadableLineError(NOT_JSON, error) from error
+    try:
+        return decode_core_line(kind, line, parsed)
+    except RecordError as error:
+        raise _UnreadableLineError(WRONG_RECORD, error) from error
 
 
 def _is_readable_json_lines(path: Path) -> bool:
@@ -239,3 +249,105 @@ class _UnreadableLineError(Exception):
     def __init__(self, kind: str, error: RecordError) -> None:
         super().__init__(str(error))
         self.kind, self.error = kind, error
+
+
+_CHANGED = "was changed in the file while the file was in use. Run the command again."
+
+
+class HasId(Protocol):
+    """A record with an id."""
+
+    @property
+    def id(self) -> str:
+        """The id, unique in a run."""
+        ...
+
+
+R = TypeVar("R", bound=HasId)
+
+
+class IndexedFile(Generic[R]):
+    """The accepted records of a JSON Lines file, by index; every access reads the file."""
+
+    def __init__(self, path: Path, kind: type[R]) -> None:
+        self.path = path
+        self._kind = kind
+        # Arrays take 8 bytes a number, lists of Python integers about 40.
+        self._offsets = array("Q")
+        self._digests = array("Q")
+        self.ids: list[str] = []
+
+    @classmethod
+    def from_rows(cls, path: Path, kind: type[R], rows: Iterable[tuple[str, int, int]]) -> IndexedFile[R]:
+        """Return an index from the ``rows`` of an earlier index of the same file."""
+        index = cls(path, kind)
+        for row in rows:
+            index.add(*row)
+        return index
+
+    def rows(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the id of each accepted record, its offset in the file in bytes, and the digest of its line."""
+        return zip(self.ids, self._offsets, self._digests, strict=True)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __getitem__(self, index: int) -> R:
+        # Opened for every access: the worker processes of a data loader must not share a file position.
+        with self.path.open("rb") as file:
+            file.seek(self._offsets[index])
+            line = file.readline()
+        if hash64(line) != self._digests[index]:
+            raise RecordError(_CHANGED, path=self.path, record=repr(self.ids[index]))
+        return decode_core_value(self._kind, parse_json_object(line))
+
+    def add(self, record_id: str, offset: int, digest: int) -> None:
+        """Add a record by its id, the offset of its line in bytes and the digest of the line."""
+        self.ids.append(record_id)
+        self._offsets.append(offset)
+        self._digests.append(digest)
+
+
+def index_jsonl_file(
+    path: Path, kind: type[R], refuse: Callable[[R], str | None] = lambda _: None
+) -> tuple[IndexedFile[R], RecordCounter, list[ReadRecord[R]]]:
+    """Read a file once; return its index, the counts, and every record that was not accepted.
+
+    ``refuse`` returns the reason to reject a readable record, or None. A record that repeats an earlier one is
+    rejected; other content under a used id is an error.
+    """
+    require_regular_file(path)
+    index, counter, seen_ids = IndexedFile(path, kind), RecordCounter(), SeenIds()
+    left_out: list[ReadRecord[R]] = []
+    with path.open("rb") as file:
+        if file.read(2) == b"\x1f\x8b":
+            raise UserError(f"{path}: is packed with gzip, which allows no random access. Unpack it first.")
+        file.seek(0)
+        for number, offset, line in _read_lines(file, path):
+            record = _check_line(path, kind, number, line, refuse, seen_ids)
+            counter.add(record)
+            if record.error is None and record.rejected is None and record.value is not None:
+                index.add(record.value.id, offset, hash64(line))
+            else:
+                # Without their values, rejected records take little memory however many there are.
+                left_out.append(replace(record, value=None))
+    return index, counter, left_out
+
+
+def _check_line(
+    path: Path, kind: type[R], number: int, line: bytes, refuse: Callable[[R], str | None], seen_ids: SeenIds
+) -> ReadRecord[R]:
+    where = f"line {number}"
+    try:
+        value = _decode_line(kind, line)
+    except _UnreadableLineError as unreadable:
+        return ReadRecord(where, error=unreadable.error.at(path, where), error_kind=unreadable.kind)
+    if earlier := seen_ids.add(value.id, encode_json_line(value), number):
+        first_line, is_same = earlier
+        if is_same:
+            return ReadRecord(where, value=value, rejected=DUPLICATE)
+        problem = RecordError(
+            f"the id {value.id!r} was used in line {first_line} for other content. Give it another id."
+        )
+        return ReadRecord(where, error=problem.at(path, where), error_kind=ID_REUSED)
+    return ReadRecord(where, value=value, rejected=refuse(value))

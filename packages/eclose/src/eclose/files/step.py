@@ -110,10 +110,14 @@ class PipelineStep:
                 )
         if force:
             return None
-        if not self.out.exists():
-            self._refuse_foreign_siblings()
-            return None
-        return self._read_same_work()
+        if self.out.exists():
+            return self._read_same_work()
+        if self.manifest_path.exists() and self.out.name not in read_manifest(self.manifest_path).outputs:
+            raise self._refusal(self.manifest_path, "is the manifest of another file")
+        for path in (self.quarantine_path, *([self.rejected_path] if self.explains_rejected else [])):
+            if path.exists() and not self.owns(path):
+                raise self._refusal(path, f"is not known to belong to {self.out.name}")
+        return None
 
     def write(self, records: Iterable[ReadRecord[Any]], counter: RecordCounter | None = None) -> RecordCounts:
         """Write the accepted values, then the manifest. ``counter`` holds records that were counted before."""
@@ -193,14 +197,6 @@ class PipelineStep:
             raise self._refusal(self.out, "was changed after it was written")
         return manifest
 
-    def _refuse_foreign_siblings(self) -> None:
-        """Raise where files under the names beside a missing result belong to something else."""
-        if self.manifest_path.exists() and self.out.name not in read_manifest(self.manifest_path).outputs:
-            raise self._refusal(self.manifest_path, "is the manifest of another file")
-        for path in (self.quarantine_path, *([self.rejected_path] if self.explains_rejected else [])):
-            if path.exists() and not self.owns(path):
-                raise self._refusal(path, f"is not known to belong to {self.out.name}")
-
     def _refusal(self, path: Path, reason: str) -> UserError:
         return UserError(f"{path}: exists and {reason}. Write to another file, or pass --force to replace it.")
 
@@ -234,7 +230,6 @@ class StepOutputFiles:
         self._explanations[path].write(line.encode("utf-8", "backslashreplace") + b"\n")
 
     def __enter__(self) -> Self:
-        """Return the files, open for writing."""
         return self
 
     def __exit__(

@@ -168,7 +168,9 @@ def read_csv(path: Path) -> tuple[list[str], Iterator[tuple[str, dict[str, str]]
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: is not UTF-8. Save the table as CSV UTF-8.") from error
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text))
+    # The most frequent candidate in the header, since no column name contains one. Spreadsheets of locales with a
+    # decimal comma write semicolons.
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=text.partition("\n")[0].count))
     try:
         # The csv module reads lazily, so a broken table raises here or while its rows are iterated.
         header = next(reader, [])
@@ -194,10 +196,3 @@ def _rows(path: Path, reader: Iterator[list[str]], header: Sequence[str]) -> Ite
 
 def _unreadable(path: Path, error: csv.Error) -> UserError:
     return UserError(f"{path}: is not a table that can be read ({error}). Save it as CSV UTF-8 again.")
-
-
-def _delimiter(text: str) -> str:
-    """Return the delimiter: the most frequent candidate in the header, since no column name contains one."""
-    # Spreadsheets of locales with a decimal comma write semicolons.
-    head = text.partition("\n")[0]
-    return max(",;\t", key=head.count)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eclose.errors import RecordError
-from eclose.files.indexed import index_jsonl_file
 from eclose.files.jsonl import ID_REUSED, ReadRecord, scan_records
+from eclose.files.record_file import index_jsonl_file
 from eclose.readers.judged_run import QUESTION_REMEDY
 from eclose.values.instance import Instance
 from eclose.values.model_family import same_model_family

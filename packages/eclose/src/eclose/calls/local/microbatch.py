@@ -6,87 +6,113 @@ Both run in a thread, so the event loop keeps writing to the ledger and handling
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from eclose.calls.http.failures import CallFailure, CallFailureKind
 from eclose.calls.local.chat_template import PromptTooLongError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from eclose.calls.local.vllm_model import VllmModel
     from eclose.calls.model import LocalBatchModel, Reply, Request
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 BATCH_LINGER_SECONDS = 0.05
 """Seconds without a new request after which a batch starts. One ledger commit releases many requests at once."""
 
 
-class _PendingRequest(NamedTuple):
-    request: Request
-    reply: asyncio.Future[Reply]
+class BatchQueue(Generic[Item, Result]):
+    """Items of concurrent tasks, worked on together in a thread.
+
+    ``work`` returns a result or an error for each item, in order. An error that it raises is given to every task of
+    the batch.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[list[Item]], Sequence[Result | Exception]],
+        *,
+        size: int = sys.maxsize,
+        linger_seconds: float = BATCH_LINGER_SECONDS,
+    ) -> None:
+        self._work = work
+        self._size = size
+        """Largest number of items in a batch."""
+        self._linger_seconds = linger_seconds
+        self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
+        self._working: asyncio.Task[None] | None = None
+
+    async def submit(self, item: Item) -> Result:
+        """Return the result of an item once the batch with it is finished."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
+        if self._working is None:
+            self._working = asyncio.create_task(self._work_off())
+        return await future
+
+    async def _work_off(self) -> None:
+        while self._waiting:
+            length = 0
+            while length < len(self._waiting) < self._size:
+                length = len(self._waiting)
+                await asyncio.sleep(self._linger_seconds)
+            head, self._waiting = self._waiting[: self._size], self._waiting[self._size :]
+            # An item whose task was cancelled meanwhile is dropped.
+            batch = [(item, future) for item, future in head if not future.done()]
+            results: Sequence[Result | Exception]
+            try:
+                results = await asyncio.to_thread(self._work, [item for item, _ in batch]) if batch else []
+            # Every task gets the error: one that ended this task would leave all of them waiting for ever.
+            except Exception as error:
+                results = [error] * len(batch)
+            for (_, future), result in zip(batch, results, strict=True):
+                _resolve(future, result)
+        # No await since the queue was found empty, so no item arrived in between.
+        self._working = None
+
+
+def _resolve(future: asyncio.Future[Any], result: object) -> None:
+    if future.done():  # its task may have been cancelled
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
 
 
 class MicrobatchModel:
-    """A ``ChatModel`` that answers concurrent requests in batches; see :func:`open_microbatch`."""
+    """A ``ChatModel`` that answers concurrent requests in batches of at most ``batch_size``."""
 
-    def __init__(self, model: LocalBatchModel, name: str, batch_size: int) -> None:
-        self._model = model
-        self.name = name
+    def __init__(self, model: LocalBatchModel, *, name: str | None = None, batch_size: int = 64) -> None:
+        self.name = name or model.name
         """Name of the model in records and call keys."""
-        self._batch_size = batch_size
-        self._queue: list[_PendingRequest] = []
-        self._arrived = asyncio.Event()
+        self._model = model
+        self._queue: BatchQueue[Request, Reply] = BatchQueue(self._answer, size=batch_size)
 
     async def complete(self, request: Request) -> Reply:
         """Queue the request and return its reply once the batch with it is finished."""
-        pending = _PendingRequest(request, asyncio.get_running_loop().create_future())
-        self._queue.append(pending)
-        self._arrived.set()
-        return await pending.reply
+        return await self._queue.submit(request)
 
-    async def answer_batches(self) -> None:
-        """Answer batch after batch until cancelled."""
-        while True:
-            await self._arrived.wait()
-            await self._linger()
-            # No await before the event is cleared: a request that arrived in between would wait for the next one.
-            batch, self._queue = self._queue[: self._batch_size], self._queue[self._batch_size :]
-            if not self._queue:
-                self._arrived.clear()
-            # A request whose caller was cancelled meanwhile is dropped.
-            await self._answer([pending for pending in batch if not pending.reply.done()])
-
-    async def _linger(self) -> None:
-        size = 0
-        while size < len(self._queue) < self._batch_size:
-            size = len(self._queue)
-            await asyncio.sleep(BATCH_LINGER_SECONDS)
-
-    async def _answer(self, batch: Sequence[_PendingRequest]) -> None:
+    def _answer(self, requests: Sequence[Request]) -> list[Reply | Exception]:
         """Answer a batch; a prompt that is too long fails alone, and the others are answered without it."""
-        while batch:
+        too_long: dict[int, Exception] = {}
+        while True:
+            numbers = [number for number in range(len(requests)) if number not in too_long]
             try:
-                replies = await asyncio.to_thread(self._model.complete_all, [pending.request for pending in batch])
+                replies = dict(
+                    zip(numbers, self._model.complete_all([requests[number] for number in numbers]), strict=True)
+                )
             except PromptTooLongError as error:
-                _fail(batch[error.index], _describe_too_long(error))
-                batch = [pending for index, pending in enumerate(batch) if index != error.index]
-            # Every caller gets the error: an exception that ended this task would leave all of them waiting for ever.
-            except Exception as error:
-                for pending in batch:
-                    _fail(pending, error)
-                return
+                too_long[numbers[error.index]] = _describe_too_long(error)
             else:
-                for pending, reply in zip(batch, replies, strict=True):
-                    _answer(pending, reply)
-                return
-
-
-def _fail(pending: _PendingRequest, error: Exception) -> None:
-    if not pending.reply.done():
-        pending.reply.set_exception(error)
+                return [too_long.get(number) or replies[number] for number in range(len(requests))]
 
 
 def _describe_too_long(error: PromptTooLongError) -> CallFailure:
@@ -101,14 +127,14 @@ class ContinuousModel:
         self._engine = engine
         self.name = name
         """Name of the model in records and call keys."""
-        self._arrived: SimpleQueue[_PendingRequest | None] = SimpleQueue()
+        self._arrived: SimpleQueue[tuple[Request, asyncio.Future[Reply]] | None] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
 
     async def complete(self, request: Request) -> Reply:
         """Give the request to the engine and return its reply."""
-        pending = _PendingRequest(request, self._loop.create_future())
-        self._arrived.put(pending)
-        return await pending.reply
+        reply: asyncio.Future[Reply] = self._loop.create_future()
+        self._arrived.put((request, reply))
+        return await reply
 
     def close(self) -> None:
         """End the thread after its present step."""
@@ -116,38 +142,30 @@ class ContinuousModel:
 
     def answer_requests(self) -> None:
         """Feed requests as they arrive and step the engine until closed; for a thread."""
-        running: dict[int, _PendingRequest] = {}
+        running: dict[int, asyncio.Future[Reply]] = {}
         number = 0
         while True:
             # Wait only where there is nothing to compute.
             while not running or not self._arrived.empty():
-                if (pending := self._arrived.get()) is None:
+                if (arrived := self._arrived.get()) is None:
                     return
+                request, reply = arrived
                 number += 1
                 try:
-                    self._engine.feed(number, pending.request)
+                    self._engine.feed(number, request)
                 except Exception as error:
-                    self._fail(pending, _describe_too_long(error) if isinstance(error, PromptTooLongError) else error)
+                    failure = _describe_too_long(error) if isinstance(error, PromptTooLongError) else error
+                    self._loop.call_soon_threadsafe(_resolve, reply, failure)
                 else:
-                    running[number] = pending
+                    running[number] = reply
+            results: Sequence[tuple[int, Reply | Exception]]
             try:
-                finished = self._engine.step()
+                results = self._engine.step()
             except Exception as error:
                 # Every caller gets the error: an exception that ended this thread would leave all of them waiting.
-                for pending in running.values():
-                    self._fail(pending, error)
-                running.clear()
-            else:
-                for key, reply in finished:
-                    self._loop.call_soon_threadsafe(_answer, running.pop(key), reply)
-
-    def _fail(self, pending: _PendingRequest, error: Exception) -> None:
-        self._loop.call_soon_threadsafe(_fail, pending, error)
-
-
-def _answer(pending: _PendingRequest, reply: Reply) -> None:
-    if not pending.reply.done():  # its caller may have been cancelled
-        pending.reply.set_result(reply)
+                results = [(key, error) for key in running]
+            for key, result in results:
+                self._loop.call_soon_threadsafe(_resolve, running.pop(key), result)
 
 
 @asynccontextmanager
@@ -161,18 +179,3 @@ async def open_continuous(engine: VllmModel, *, name: str | None = None) -> Asyn
     finally:
         model.close()
         await asyncio.to_thread(thread.join)
-
-
-@asynccontextmanager
-async def open_microbatch(
-    model: LocalBatchModel, *, name: str | None = None, batch_size: int = 64
-) -> AsyncIterator[MicrobatchModel]:
-    """Open a ``ChatModel`` over a batch model, with at most ``batch_size`` requests in a batch."""
-    microbatch = MicrobatchModel(model, name or model.name, batch_size)
-    answering = asyncio.create_task(microbatch.answer_batches())
-    try:
-        yield microbatch
-    finally:
-        answering.cancel()
-        with suppress(asyncio.CancelledError):
-            await answering
