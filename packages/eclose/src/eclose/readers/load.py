@@ -109,7 +109,8 @@ def scan_cases(
         elif record.value.response is None:
             yield question, ReadRecord(record.where, rejected=NO_RESPONSE)
         else:
-            repaired = replace(record, repairs=(*record.repairs, *record.value.notes))
+            notes = record.value.notes
+            repaired = replace(record, repairs=(*record.repairs, *notes)) if notes else record
             yield question, _check_value(path, repaired, record.value.response, response_ids)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +112,11 @@ class Language:
         return self._words("lacks", "")
 
     @cached_property
+    def denial(self) -> re.Pattern[str]:
+        """Words, in small letters, of which each abstention and each lack has one; matches any text without them."""
+        return re.compile("|".join(self.table.get("denials", ("",))))
+
+    @cached_property
     def empty_slot(self) -> re.Pattern[str]:
         """What is written into the slot of an answer that there is not."""
         return self._words("slots")
@@ -197,10 +202,11 @@ def find_language(code: str) -> Language | None:
     return language
 
 
+@lru_cache(maxsize=256)
 def detect_language(text: str, default: Language | None = None) -> tuple[Language, bool]:
     """Return the language of a text by its script and its commonest words, and whether these are enough to be sure.
 
-    In doubt it is the default, or English.
+    In doubt it is the default, or English. A text is asked for as a whole, as a part and as a question.
     """
     sample = text[:_SAMPLE]
     languages = load_languages()
