@@ -23,6 +23,7 @@ _NOTHING = re.compile(r"(?!)")
 # Scripts of several languages: kana decides between Japanese and Chinese.
 _LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[^\W\d_]+")
+_ASCII_WORD = re.compile(r"[a-z]+")
 _SAMPLE = 2000
 # Weight of common words, of which one that no other language has weighs 1.
 _SURE = 1.0
@@ -210,7 +211,8 @@ def detect_language(text: str, default: Language | None = None) -> tuple[Languag
     """
     sample = text[:_SAMPLE]
     languages = load_languages()
-    if not sample.isascii():
+    pattern = _ASCII_WORD if sample.isascii() else _WORD
+    if pattern is _WORD:
         letters = len(_LETTER.findall(sample))
         counts = {code: len(language.script.findall(sample)) for code, language in languages.items()}
         # A name in another script does not make a language of it; kana does.
@@ -219,7 +221,7 @@ def detect_language(text: str, default: Language | None = None) -> tuple[Languag
             return languages[code], True
     scores: dict[str, float] = {}
     shared = _weigh_words()
-    for word in _WORD.findall(sample.lower()):
+    for word in pattern.findall(sample.lower()):
         for code, weight in shared.get(word, ()):
             scores[code] = scores.get(code, 0.0) + weight
     if not scores:
