@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from random import Random
+from re import _parser
 
 import pytest
 
+from eclose.reading.languages import load_languages
 from eclose.reading.segments import Role, Words
 from eclose.reading.text import abstains
 
@@ -171,3 +174,29 @@ def test_time_is_linear_in_the_length_of_a_sentence(text):
 )
 def test_abstention_is_told_from_an_answer(answer, expected):
     assert abstains(answer) is expected
+
+
+def write_text(pattern, rng):
+    """Return a text that a parsed pattern describes: any of its alternatives, and nothing that may be left out."""
+    written = ""
+    for operation, value in pattern:
+        match str(operation):
+            case "LITERAL":
+                written += chr(value)
+            case "BRANCH":
+                written += write_text(rng.choice(value[1]), rng)
+            case "SUBPATTERN":
+                written += write_text(value[-1], rng)
+            case "MAX_REPEAT" | "MIN_REPEAT":
+                written += write_text(value[2], rng) * value[0]
+            case "IN":
+                written += chr(value[0][1]) if str(value[0][0]) == "LITERAL" else "x"
+    return written
+
+
+@pytest.mark.parametrize("code", [code for code, language in load_languages().items() if "denials" in language.table])
+def test_each_abstention_and_lack_has_a_word_of_the_denials(code):
+    language, rng = load_languages()[code], Random(3)
+    for text in (*language.table["abstentions"], *language.table["lacks"]):
+        written = {write_text(_parser.parse(text), rng) for _ in range(200)}
+        assert [one for one in written if not language.denial.search(one.lower())] == []

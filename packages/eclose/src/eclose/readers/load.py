@@ -109,7 +109,8 @@ def scan_cases(
         elif record.value.response is None:
             yield question, ReadRecord(record.where, rejected=NO_RESPONSE)
         else:
-            repaired = replace(record, repairs=(*record.repairs, *record.value.notes))
+            notes = record.value.notes
+            repaired = replace(record, repairs=(*record.repairs, *notes)) if notes else record
             yield question, _check_value(path, repaired, record.value.response, response_ids)
 
 
@@ -344,7 +345,7 @@ def _detect_dialect(path: Path) -> TraceDialect:
 def convert_trace_case(case: TraceCase, settings: ImportSettings) -> ConvertedRecord | None:
     """Return a case as an instance with its response; None where it has no evidence."""
     repairs: list[str] = list(case.notes)
-    reading = recorded.read_columns(case.answer, None, {"messages": list(case.items)}, case.question, settings)
+    reading = recorded.read_parts_before(case.answer, case.parts, case.question, settings)
     passages = conversion.drop_blank_passages(conversion.build_passages(case.documents, repairs), None, repairs)
     instance = Instance("", case.question, passages, benchmark=settings.dataset)
     complete = conversion.add_tool_outputs(instance, reading)

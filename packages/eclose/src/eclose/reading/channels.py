@@ -47,7 +47,8 @@ def take_completion(text: str) -> str:
     >>> take_completion("<s>[INST] Where? [/INST] In Lund.</s>")
     'In Lund.'
     """
-    turns = list(_TURN.finditer(text))
+    # Templates are written with such signs, and most texts hold none.
+    turns = list(_TURN.finditer(text)) if "<" in text or "[/INST]" in text else []
     return _TURN_END.split(text[turns[-1].end() :], maxsplit=1)[0].strip() if turns else text
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ _NOTHING = re.compile(r"(?!)")
 # Scripts of several languages: kana decides between Japanese and Chinese.
 _LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[^\W\d_]+")
+_ASCII_WORD = re.compile(r"[a-z]+")
 _SAMPLE = 2000
 # Weight of common words, of which one that no other language has weighs 1.
 _SURE = 1.0
@@ -112,6 +113,11 @@ class Language:
         return self._words("lacks", "")
 
     @cached_property
+    def denial(self) -> re.Pattern[str]:
+        """Words, in small letters, of which each abstention and each lack has one; matches any text without them."""
+        return re.compile("|".join(self.table.get("denials", ("",))))
+
+    @cached_property
     def empty_slot(self) -> re.Pattern[str]:
         """What is written into the slot of an answer that there is not."""
         return self._words("slots")
@@ -197,14 +203,16 @@ def find_language(code: str) -> Language | None:
     return language
 
 
+@lru_cache(maxsize=256)
 def detect_language(text: str, default: Language | None = None) -> tuple[Language, bool]:
     """Return the language of a text by its script and its commonest words, and whether these are enough to be sure.
 
-    In doubt it is the default, or English.
+    In doubt it is the default, or English. A text is asked for as a whole, as a part and as a question.
     """
     sample = text[:_SAMPLE]
     languages = load_languages()
-    if not sample.isascii():
+    pattern = _ASCII_WORD if sample.isascii() else _WORD
+    if pattern is _WORD:
         letters = len(_LETTER.findall(sample))
         counts = {code: len(language.script.findall(sample)) for code, language in languages.items()}
         # A name in another script does not make a language of it; kana does.
@@ -213,7 +221,7 @@ def detect_language(text: str, default: Language | None = None) -> tuple[Languag
             return languages[code], True
     scores: dict[str, float] = {}
     shared = _weigh_words()
-    for word in _WORD.findall(sample.lower()):
+    for word in pattern.findall(sample.lower()):
         for code, weight in shared.get(word, ()):
             scores[code] = scores.get(code, 0.0) + weight
     if not scores:

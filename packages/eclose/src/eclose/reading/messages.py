@@ -122,7 +122,7 @@ def _read_pair(item: list[Any], where: str, number: int, depth: int) -> Iterator
         if thought := take_thought(log or ""):
             yield Part(PartKind.SAID, thought, message=number)
         yield Part(PartKind.CALL, name=str(action.get("tool") or ""), value=action.get("tool_input"), message=number)
-        yield _result(item[1], str(action.get("tool") or ""), number)
+        yield make_result(item[1], str(action.get("tool") or ""), number)
         return
     for position, inner in enumerate(item):
         yield from _read_item(inner, f"{where}[{position}]", number, depth + 1)
@@ -288,7 +288,7 @@ def _read_trajectory(item: Mapping[str, Any], number: int) -> Iterator[Part]:
         name = str(item.get(f"tool_name_{step}") or "")
         if name and name != "finish":
             yield Part(PartKind.CALL, name=name, value=item.get(f"tool_args_{step}"), message=number)
-            yield _result(item.get(f"observation_{step}"), name, number)
+            yield make_result(item.get(f"observation_{step}"), name, number)
         step += 1
 
 
@@ -301,7 +301,7 @@ def _read_named_call(item: Mapping[str, Any], where: str, number: int) -> Iterat
         yield Part(PartKind.SAID, reasoning, message=number)
     yield Part(PartKind.CALL, name=str(item["name"]), message=number)
     if item.get("output") is not None:
-        yield _result(item["output"], str(item["name"]), number)
+        yield make_result(item["output"], str(item["name"]), number)
 
 
 def _read_thought_step(item: Mapping[str, Any], number: int) -> Iterator[Part]:
@@ -310,7 +310,7 @@ def _read_thought_step(item: Mapping[str, Any], number: int) -> Iterator[Part]:
     if item.get("action") is not None:
         yield Part(PartKind.CALL, name=str(item["action"]), value=item.get("action_input"), message=number)
     if item.get("observation") is not None:
-        yield _result(item["observation"], "", number)
+        yield make_result(item["observation"], "", number)
 
 
 def _holds_message(item: Mapping[str, Any]) -> bool:
@@ -377,10 +377,11 @@ def _read_tool_message(item: Mapping[str, Any], number: int) -> Iterator[Part]:
             for part in content:
                 yield from _read_part({"type": "tool_result", **part}, "", number)
             return
-    yield _result(content, name, number, is_error=_says_error(item))
+    yield make_result(content, name, number, is_error=_says_error(item))
 
 
-def _result(value: Any, name: str, number: int, *, is_error: bool = False) -> Part:
+def make_result(value: Any, name: str, number: int, *, is_error: bool = False) -> Part:
+    """Return what a tool returned as a part; an error object is no evidence."""
     inner = parse_json_text(value)
     failed = is_error or (isinstance(inner, Mapping) and _says_error(inner))
     return Part(PartKind.RESULT, name=name, value=value, is_error=failed, message=number)
@@ -455,7 +456,7 @@ def _result_of(result: Any, number: int) -> Part:
         ),
         "",
     )
-    return _result(value, name, number, is_error=_says_error(fields))
+    return make_result(value, name, number, is_error=_says_error(fields))
 
 
 def find_hidden(item: Mapping[str, Any]) -> str | None:
@@ -515,7 +516,7 @@ def _read_call_part(part: Mapping[str, Any], kind: str, number: int) -> Iterator
     yield Part(PartKind.CALL, name=call.name or kind.removeprefix("tool-"), value=call.value, message=number)
     output = next((part[key] for key in ("output", "outputs", "results", "result") if part.get(key) is not None), None)
     if output is not None:
-        yield _result(
+        yield make_result(
             output, call.name or kind.removeprefix("tool-"), number, is_error=part.get("state") == "output-error"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,6 +79,13 @@ def read_columns(
     if trace not in (None, "", []):
         _take_trace(gathered, trace, response, question, settings)
     return read_gathered(gathered, question, settings)
+
+
+def read_parts_before(answer: str, parts: Sequence[Part], question: str, settings: ReadSettings) -> Reading:
+    """Read the answer of an application from which the parts before it are known."""
+    if settings.reader is not None:
+        return read_response(answer, question, settings)
+    return read_gathered(Gathered(list(parts), output=answer if answer.strip() else None), question, settings)
 
 
 def _append(gathered: Gathered, reply: Gathered) -> Gathered:

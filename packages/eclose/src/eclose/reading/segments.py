@@ -62,6 +62,7 @@ MARKER = re.compile(
 )
 _NO_MARKER = re.compile(r"(?!)")
 LINE_BREAK = re.compile(r"\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+\s*")
+_QUOTED = re.compile(r"^(?:\s*>)+ ?")
 _UNFINISHED = re.compile(r"[^\W_][,;]?$|[,;–—-]$")
 # "[1]", "[1, 2]", "[^3]", "【4†source】", "(5)", as models cite passages; several may follow each other.
 _CITATIONS = r"(?:\s?(?:\[\^?[\w .,:;–-]{1,30}\]|【[^】]{1,40}】|\(\d{1,3}\)))+"
@@ -84,6 +85,11 @@ _MAX_ANNOUNCEMENT = 1000
 # Behind a colon, a semicolon or a dash another sentence may stand, which is a claim if it has four words.
 _SECOND_SENTENCE = re.compile(r"(?:(?<! for):|;|\s[–—-]|，)\s+(?:\S+\s+){3}\S")
 _EMPHASIS = re.compile(r"[*_`]+")
+
+
+def strip_emphasis(text: str) -> str:
+    """Return a text without the marks of Markdown for emphasis and code."""
+    return _EMPHASIS.sub("", text)
 
 
 @cache
@@ -150,7 +156,7 @@ class Words:
 
     def match_named_answer(self, text: str) -> str | None:
         """Return the answer of a sentence that calls itself the answer."""
-        bare = _EMPHASIS.sub("", text.strip())
+        bare = strip_emphasis(text.strip())
         for language in self.all:
             for pattern in language.naming:
                 if (match := pattern.fullmatch(bare)) is not None:
@@ -159,8 +165,7 @@ class Words:
 
     def abstains(self, text: str) -> bool:
         """Return whether a sentence says that there is no answer."""
-        bare = _MARKUP.sub("", text.replace("’", "'"))
-        return any(language.abstention.search(bare) for language in self.all)
+        return any(language.abstention.search(bare) for language, bare in self._find_denials(text))
 
     def marks_no_answer(self, text: str) -> bool:
         """Return whether a whole text stands for no answer, such as "unknown"."""
@@ -169,8 +174,16 @@ class Words:
 
     def denies(self, text: str) -> bool:
         """Return whether a sentence says that there is no answer, or that the documents lack something."""
+        return any(
+            language.abstention.search(bare) or language.lack.search(bare)
+            for language, bare in self._find_denials(text)
+        )
+
+    def _find_denials(self, text: str) -> list[tuple[Language, str]]:
+        """Return the languages in which a sentence may say that there is none of something, with its words."""
         bare = _MARKUP.sub("", text.replace("’", "'"))
-        return self.abstains(text) or any(language.lack.search(bare) for language in self.all)
+        lowered = bare.lower()
+        return [(language, bare) for language in self.all if language.denial.search(lowered)]
 
 
 def _announce(text: str, language: Language) -> Role | None:
@@ -211,10 +224,21 @@ def segment_claims(text: str, words: Words) -> list[Segment]:
 def _is_list(lines: Sequence[str]) -> bool:
     """Return whether there are two markers, or one that counts from one at the start."""
     filled = [line for line in lines if line.strip()]
-    markers = [match for line in filled if (match := MARKER.match(re.sub(r"^(?:\s*>)+ ?", "", line)))]
+    markers = [match for line in filled if (match := MARKER.match(_strip_quotation(line)))]
     if len(markers) > 1 or not markers:
         return bool(markers)
     return bool(MARKER.match(filled[0])) and int(markers[0]["number"] or markers[0]["step"] or 0) == 1
+
+
+def _strip_quotation(line: str) -> str:
+    """Return a line without the marks of a quotation before it."""
+    return _QUOTED.sub("", line) if ">" in line else line
+
+
+def join_lines(text: str) -> str:
+    """Return a text on one line: each break with the blanks around it is a blank."""
+    # A break is not printable, and most texts have none.
+    return text if text.isprintable() else LINE_BREAK.sub(" ", text)
 
 
 def _segment_lines(lines: Sequence[str], words: Words) -> Iterator[Segment]:
@@ -223,10 +247,11 @@ def _segment_lines(lines: Sequence[str], words: Words) -> Iterator[Segment]:
     start, number, in_sources = 0, 0, False
     marker = MARKER if _is_list(lines) else _NO_MARKER
     while number < len(lines):
-        line = re.sub(r"^(?:\s*>)+ ?", "", lines[number])
+        line = _strip_quotation(lines[number])
         block = _find_block(lines, number, line)
         is_source = bool(_source_line().match(line) or _FOOTNOTE.match(line) or _is_farewell(lines, number))
-        is_boundary = block is not None or is_source or not line.strip() or marker.match(line) or in_sources
+        is_item = marker.match(line) is not None
+        is_boundary = block is not None or is_source or not line.strip() or is_item or in_sources
         if paragraph and (is_boundary or not _continues(paragraph[-1], line)):
             yield from _segment_paragraph(" ".join(paragraph), words, start)
             paragraph = []
@@ -239,7 +264,7 @@ def _segment_lines(lines: Sequence[str], words: Words) -> Iterator[Segment]:
             yield Segment(line.strip(), Role.LAYOUT, line=number)
             match = _source_line().match(line)
             in_sources = in_sources or bool(match and not match["rest"]) or _is_farewell(lines, number)
-        elif marker.match(line):
+        elif is_item:
             end, item = _join_item(lines, number, line)
             yield from _segment_item(item, _is_label(lines, number, end, item), words, number)
             number = end
@@ -261,27 +286,34 @@ class _Block:
 
 
 def _find_block(lines: Sequence[str], number: int, line: str) -> _Block | None:
-    """Return code, a heading, a rule, a row of a table or a displayed equation at this line."""
-    if not line.strip():
+    """Return a line of a letter, code, a heading, a rule, a row of a table or a displayed equation at this line."""
+    if not (bare := line.strip()):
         return None
+    if _is_letter_line("salutations", line) or _is_letter_line("subjects", line):
+        return _Block((Segment(bare, Role.LAYOUT),), number + 1)
+    # All others begin with a sign.
+    return None if bare[0].isalnum() else _find_signed_block(lines, number, line, bare)
+
+
+def _find_signed_block(lines: Sequence[str], number: int, line: str, bare: str) -> _Block | None:
     if _FENCE.match(line):
         end = next((at for at in range(number + 1, len(lines)) if _FENCE.match(lines[at])), len(lines) - 1) + 1
         return _Block((Segment(" ".join(part.strip() for part in lines[number:end]), Role.CODE),), end)
     if (match := _DISPLAY.match(line)) is not None:
         return _Block((Segment(match["body"]),), number + 1)
-    if line.strip() in ("\\[", "$$"):
+    if bare in ("\\[", "$$"):
         closing = ("\\]", "$$")
         # A display is short; without the limit a text of opening signs alone would take quadratic time.
         end = min(len(lines), number + _LONGEST_DISPLAY)
         closed = next((at for at in range(number + 1, end) if lines[at].strip() in closing), None)
         if closed is not None:
             return _Block((Segment(" ".join(part.strip() for part in lines[number + 1 : closed])),), closed + 1)
-    if line.lstrip().startswith("|") and line.count("|") > 1:
+    if bare.startswith("|") and line.count("|") > 1:
         following = lines[number + 1] if number + 1 < len(lines) else ""
         is_layout = bool(_TABLE_RULE.match(line) or _TABLE_RULE.match(following))
-        return _Block((Segment(line.strip(), Role.LAYOUT if is_layout else Role.CLAIM, is_item=True),), number + 1)
-    if _RULE.match(line) or _letter_line("salutations").fullmatch(line) or _letter_line("subjects").fullmatch(line):
-        return _Block((Segment(line.strip(), Role.LAYOUT),), number + 1)
+        return _Block((Segment(bare, Role.LAYOUT if is_layout else Role.CLAIM, is_item=True),), number + 1)
+    if _RULE.match(line):
+        return _Block((Segment(bare, Role.LAYOUT),), number + 1)
     match = _HEADING.match(line)
     if match is not None and not SENTENCE_END.search(match["hash"] or match["bold"] or ""):
         text = (match["hash"] or match["bold"] or "").strip(" *_:：")
@@ -304,9 +336,13 @@ def _letter_line(kind: str) -> re.Pattern[str]:
     return re.compile(rf"\s*(?:{'|'.join(collect_texts(kind))}){ending}\s*", re.IGNORECASE)
 
 
+def _is_letter_line(kind: str, line: str) -> bool:
+    return _letter_line(kind).fullmatch(line) is not None
+
+
 def _is_farewell(lines: Sequence[str], number: int) -> bool:
     """Return whether a letter ends at a line: a farewell, with names behind it."""
-    if not number or not _letter_line("farewells").fullmatch(lines[number]):
+    if not number or not _is_letter_line("farewells", lines[number]):
         return False
     # The letter that is answered may be quoted below.
     behind = (lines[at] for at in range(number, min(len(lines), number + _LONGEST_QUOTATION)))

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 
 from eclose.reading.languages import Language, detect_language
 from eclose.reading.messages import parse_json_text
-from eclose.reading.segments import LINE_BREAK, MARKER, SENTENCE_END, Role, Segment, Words, segment_claims, segment_text
+from eclose.reading.segments import (
+    MARKER,
+    SENTENCE_END,
+    Role,
+    Segment,
+    Words,
+    join_lines,
+    segment_claims,
+    segment_text,
+    strip_emphasis,
+)
 from eclose.reading.slots import (
     BROKEN,
     NamedLine,
@@ -160,7 +170,7 @@ def abstains(answer: str) -> bool:
 
 def claims_of(segments: Iterable[Segment]) -> tuple[str, ...]:
     """Return the texts of the claims among segments."""
-    return tuple(LINE_BREAK.sub(" ", part.text) for part in segments if part.role is Role.CLAIM)
+    return tuple(join_lines(part.text) for part in segments if part.role is Role.CLAIM)
 
 
 def _others(segments: Iterable[Segment]) -> tuple[Segment, ...]:
@@ -260,7 +270,7 @@ def _read_traces(slots: Slots, settings: TextSettings) -> tuple[tuple[str, ...],
 
 def trim_numbers(texts: Sequence[str]) -> list[str]:
     """Return marked steps on one line each; numbers are dropped where every step has one."""
-    steps = [LINE_BREAK.sub(" ", text.strip()) for text in texts if text.strip()]
+    steps = [join_lines(text.strip()) for text in texts if text.strip()]
     return [MARKER.sub("", step) for step in steps] if all(map(MARKER.match, steps)) else steps
 
 
@@ -308,7 +318,8 @@ def _read_marked(text: str, words: Words, settings: TextSettings, *, is_inline: 
     answers = [line for line in named if not line.is_trace]
     if not answers:
         # "She was born in Lund. Answer: Lund": the line is the end of a paragraph.
-        broken = inline_markers(settings.answer_markers).sub("\n", text)
+        has_mark = ":" in text or "：" in text
+        broken = inline_markers(settings.answer_markers).sub("\n", text) if has_mark else text
         return _read_marked(broken, words, settings, is_inline=True) if broken != text else None
     last = answers[-1]
     # Headings name parts of a reply: the answer's part ends at the next heading.
@@ -521,7 +532,7 @@ def _read_one_sentence(text: str, segments: list[Segment], claim: Segment) -> Te
     is_repeated = heading.text.casefold() in claim.text.casefold()
     if heading.is_heading and (heading is segments[-1] or is_repeated):
         return _take_out(heading.text, [claim], [part for part in segments if part is not heading], "heading")
-    answer = LINE_BREAK.sub(" ", claim.text) if len(segments) > 1 else text.strip()
+    answer = join_lines(claim.text) if len(segments) > 1 else text.strip()
     return TextReading(ReadingStatus.NO_TRACE, "one sentence", answer=answer, left_out=_others(segments))
 
 
@@ -588,7 +599,7 @@ def _take_out(answer: str, claims: Sequence[Segment], segments: Sequence[Segment
     steps = claims_of(claims)
     status = ReadingStatus.TRACE if steps else ReadingStatus.NO_TRACE
     origin = Origin.PROSE if steps else None
-    return TextReading(status, rule, steps, LINE_BREAK.sub(" ", answer), origin=origin, left_out=_others(segments))
+    return TextReading(status, rule, steps, join_lines(answer), origin=origin, left_out=_others(segments))
 
 
 def _locate(segments: list[Segment], claims: list[Segment], words: Words, question: str) -> TextReading | None:
@@ -612,7 +623,7 @@ def _locate(segments: list[Segment], claims: list[Segment], words: Words, questi
 
 
 def _concludes(segment: Segment, words: Words) -> bool:
-    bare = re.sub(r"[*_`]+", "", segment.text).lstrip('> #"“')
+    bare = strip_emphasis(segment.text).lstrip('> #"“')
     language = words.main
     return bool(language.conclusion.match(bare) or language.therefore.search(bare))
 
@@ -621,7 +632,7 @@ def _opens_with_answer(segment: Segment, words: Words) -> bool:
     """Return whether a first sentence is a verdict, an opinion or a fragment."""
     if segment.is_item:
         return False
-    bare = re.sub(r"[*_`]+", "", segment.text).strip("> ¡¿")
+    bare = strip_emphasis(segment.text).strip("> ¡¿")
     language = words.main
     if language.verdict.match(bare) and _is_verdict(bare, language):
         return True
@@ -636,13 +647,14 @@ def _is_verdict(text: str, language: Language) -> bool:
 
 
 _PARENTHESIS = re.compile(r"\s*(?:\([^)]*\)|\[[^\]]*\]|【[^】]*】)")
+_EMPHASIS_OR_QUOTES = re.compile(r"[*_`\"“”«»]+")
 _MAX_FRAGMENT = 6
 _LABEL_MARK = re.compile(r"[:：](?!\d)")
 
 
 def _is_fragment(text: str, words: Words) -> bool:
     """Return whether a text has no finite verb: "Malmö.", "Hall B, with 410 seats."."""
-    bare = re.sub(r"[*_`\"“”«»]+", "", _PARENTHESIS.sub("", text)).strip(" .。!！")
+    bare = _EMPHASIS_OR_QUOTES.sub("", _PARENTHESIS.sub("", text)).strip(" .。!！")
     # "Hall A: 320 seats" states something of what it names; "the 7:12 train" does not.
     if not bare or "=" in bare or _LABEL_MARK.search(bare):
         return False

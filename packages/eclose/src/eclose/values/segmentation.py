@@ -17,7 +17,7 @@ _END = re.compile(
     r"""(?P<gap>\s++|(?<=[。！？｡])(?=[^\s.!?…。！？｡」』）、，,]))"""
     r"""(?=(?P<open>(?:["'“”‘«(\[「『（*_¡¿]++\s?)?)(?P<next>\S{1,40}))"""
 )
-_LAST_WORD = re.compile(r"[^\s(\[\"“‘«/–—]+$")
+_BEFORE_LAST_WORD = re.compile(r".*[\s(\[\"“‘«/–—]", re.DOTALL)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -65,6 +65,7 @@ _LIST_NUMBER = re.compile(r"(?:^|[:;]\s+)\(?\d{1,2}$")
 # Longest quotation in characters: an inch sign must not join a page into one sentence.
 _MAX_QUOTATION = 400
 _PAIRS = {'"': '"', "(": ")", "[": "]", "“": "”", "«": "»", "「": "」", "『": "』", "（": "）"}
+_OPENING = re.compile(f"[{re.escape(''.join(_PAIRS))}]")
 
 
 class SentenceWords(NamedTuple):
@@ -114,7 +115,8 @@ def _ends_sentence(before: str, match: re.Match[str], words: SentenceWords, *, l
     if _OMISSION.fullmatch(match["mark"]) and (before[-1:].isspace() or not before.strip("\"'“‘«([")):
         # "The name We Are ... Robin": an omission.
         return False
-    last = (_LAST_WORD.search(before) or [""])[0]
+    earlier = _BEFORE_LAST_WORD.match(before)
+    last = before[earlier.end() :] if earlier else before
     word = _bare(last)
     if match["mark"] != ".":
         # "Help!, their fifth album": no sentence starts with a comma. "Author! Author!" is one cry.
@@ -166,6 +168,9 @@ def _starts_quotation(match: re.Match[str]) -> bool:
 
 def _is_open(text: str, start: int, end: int) -> bool:
     """Return whether a quotation or parenthesis inside the sentence is open at ``end`` and closed later."""
+    # An opening at the very start does not count: all of a trace may be quoted.
+    if _OPENING.search(text, start + 1, end) is None:
+        return False
     # Stack of the closing characters that are due, each with the index of its opening.
     pending: list[tuple[str, int]] = []
     for index in range(start, end):
@@ -174,7 +179,6 @@ def _is_open(text: str, start: int, end: int) -> bool:
             pending.pop()
         elif char in _PAIRS and (char != '"' or _is_opening(text, index)):
             pending.append((_PAIRS[char], index))
-    # An opening at the very start does not count: all of a trace may be quoted.
     inner = [(closing, index) for closing, index in pending if index > start]
     if not inner or inner[0][1] <= end - _MAX_QUOTATION:
         return False

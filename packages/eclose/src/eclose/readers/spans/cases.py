@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from eclose.readers.spans.content import (
 from eclose.readers.spans.documents import RetrievedChunk
 from eclose.readers.spans.selection import ROOT, CaseSelection, matches_selection, parse_json_text, resolve_pointer
 from eclose.readers.spans.span import Span, SpanContent, SpanKind
+from eclose.reading.messages import Part, PartKind, make_result
 from eclose.values.response import SpanRef
 
 NO_ANSWER = "no final answer"
@@ -39,8 +40,8 @@ class TraceCase:
 
     question: str
     documents: tuple[RetrievedChunk, ...]
-    items: tuple[dict[str, Any], ...]
-    """Thoughts, messages and observations in order, without the answer."""
+    parts: tuple[Part, ...]
+    """Thoughts, texts and observations in order, without the answer."""
     answer: str
     span: SpanRef
     model: str | None = None
@@ -100,7 +101,7 @@ class CaseReader:
         return TraceCase(
             question=question,
             documents=documents,
-            items=tuple(parts.read_items(answer)),
+            parts=tuple(_number_parts(parts.read_texts(answer))),
             answer=answer,
             span=SpanRef(span.trace_id, span.span_id, self.store),
             model=parts.model,
@@ -256,8 +257,8 @@ class _CaseParts:
             documents += tool_documents
         return _unique(documents), unread
 
-    def read_items(self, answer: str) -> Iterator[dict[str, Any]]:
-        """Yield the thoughts, messages and observations of the response in order."""
+    def read_texts(self, answer: str) -> Iterator[tuple[PartKind, str]]:
+        """Yield the thoughts, texts and observations of the response in order."""
         has_tools = any(content.kind is SpanKind.TOOL for _, content in self._below)
         seen: set[str] = set()
         has_call_texts = any(_has_text(content.output) for content in self._calls)
@@ -266,8 +267,8 @@ class _CaseParts:
             if content.kind is SpanKind.TOOL and not self._tool_documents[span.span_id]:
                 yield from _observe(content.output, seen)
             elif content.kind in _OPAQUE:
-                # Its documents are passages; the item says that they were seen here.
-                yield {"role": "tool", "content": ""}
+                # Its documents are passages; the part says that they were seen here.
+                yield PartKind.RESULT, ""
             if content.kind is SpanKind.LLM:
                 # Where tools have no spans of their own, their results are in the next request of the model.
                 for message in () if has_tools else read_messages(content.input) or ():
@@ -287,7 +288,13 @@ def _read_tool_documents(output: Any) -> list[RetrievedChunk]:
     return documents if len(documents) == len(items) else []
 
 
-def _observe(value: Any, seen: set[str]) -> Iterator[dict[str, Any]]:
+def _number_parts(texts: Iterable[tuple[PartKind, str]]) -> Iterator[Part]:
+    """Yield texts as parts of messages of their own."""
+    for number, (kind, text) in enumerate(texts):
+        yield make_result(text, "", number) if kind is PartKind.RESULT else Part(kind, text, message=number)
+
+
+def _observe(value: Any, seen: set[str]) -> Iterator[tuple[PartKind, str]]:
     """Yield the result of a tool as an observation, once."""
     text = find_answer(value)
     if text is None:
@@ -295,14 +302,14 @@ def _observe(value: Any, seen: set[str]) -> Iterator[dict[str, Any]]:
         text = None if value in (None, "", [], {}) else str(value)
     if text and text not in seen:
         seen.add(text)
-        yield {"role": "tool", "content": text}
+        yield PartKind.RESULT, text
 
 
 def _has_text(output: Any) -> bool:
     return bool(find_answer(output)) or any(message.reasoning for message in read_messages(output) or ())
 
 
-def _think(output: Any, answer: str, seen: set[str]) -> Iterator[dict[str, Any]]:
+def _think(output: Any, answer: str, seen: set[str]) -> Iterator[tuple[PartKind, str]]:
     """Yield the reasoning and the texts of a model's output, without the answer."""
     messages = read_messages(output)
     if messages is None:
@@ -310,12 +317,12 @@ def _think(output: Any, answer: str, seen: set[str]) -> Iterator[dict[str, Any]]
         messages = [] if text is None else [ChatMessage("assistant", text)]
     for message in messages:
         for thought in message.reasoning:
-            if thought not in seen:
+            if thought.strip() and thought not in seen:
                 seen.add(thought)
-                yield {"type": "reasoning", "content": thought}
+                yield PartKind.HIDDEN, thought
         if message.is_reply and message.text and message.text.strip() != answer.strip() and message.text not in seen:
             seen.add(message.text)
-            yield {"role": "assistant", "content": message.text}
+            yield PartKind.SAID, message.text
 
 
 def _unique(documents: Any) -> tuple[RetrievedChunk, ...]:

@@ -200,7 +200,7 @@ def _refuse_surrogates(result: TraceCase | TraceRejection) -> None:
     if isinstance(result, TraceRejection):
         return
     texts = [result.question, result.answer, result.model or "", result.span.trace_id, result.span.span_id or ""]
-    texts += [text for item in result.items for text in item.values()]
+    texts += [text for part in result.parts for text in (part.text, part.value or "")]
     texts += [text for document in result.documents for text in (document.doc_id or "", document.title, document.text)]
     try:
         "".join(texts).encode()
