@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -45,13 +47,23 @@ def shared_data() -> Path:
     return folder
 
 
+def pytest_collection_finish() -> None:
+    """Leave what is imported by now out of every garbage collection: training alone asks for one a run."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Draw the figures of reports only for tests that look at them: drawing takes as long as the rest of a report."""
-    # Not imported for this: most tests write no report.
-    if (module := sys.modules.get("eclose.report.write")) is not None:
-        drawn = sys.modules["eclose.report.figures"].draw_report_figures
-        module.draw_report_figures = drawn if item.get_closest_marker("figures") else lambda *_: {}
+    from tests.lanes import is_fast  # a plugin, which pytest imports first
+
+    # Not imported for this in the fast lane: most of its tests write no report.
+    if "eclose.report.write" in sys.modules or not is_fast(item.config):
+        module, figures = map(importlib.import_module, ("eclose.report.write", "eclose.report.figures"))
+        module.draw_report_figures = (
+            figures.draw_report_figures if item.get_closest_marker("figures") else lambda *_: {}
+        )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
