@@ -24,6 +24,8 @@ from eclose.calls.local.weights import (
 from eclose.errors import UserError
 from tests.likelihood.models import build
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
