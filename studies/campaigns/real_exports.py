@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,7 +28,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for the helpers of studies
 import eclose
 from eclose.calls.client import CallSettings
 from eclose.errors import UserError
+from eclose.readers.import_settings import ImportSettings
+from eclose.readers.layouts import RecordLayout
 from eclose.readers.load import detect_file_layout, scan_instances, scan_recorded_responses
+from eclose.readers.spans.selection import CaseSelection
 from eclose_world.make.instances import make_world_item
 from eclose_world.roles.judge import register_judge_handlers
 from eclose_world.server.app import ModelServerThread
@@ -58,6 +61,8 @@ class Exporter(NamedTuple):
     program: str
     packages: tuple[str, ...]
     """What is installed; the first is the package in question."""
+    question: str | None = None
+    """Where its spans have the question, if not where questions are looked for."""
 
 
 EXPORTERS = (
@@ -77,7 +82,9 @@ EXPORTERS = (
         "llama_index_agent.py",
         ("llama-index-core", "llama-index-llms-openai-like", "openinference-instrumentation-llama-index"),
     ),
-    Exporter("crewai", "crewai_agent.py", ("crewai", "openinference-instrumentation-crewai")),
+    Exporter(
+        "crewai", "crewai_agent.py", ("crewai", "openinference-instrumentation-crewai"), "/crew_tasks/0/description"
+    ),
     Exporter("openinference", "openai_loop.py", ("openinference-instrumentation-openai", "openai")),
     Exporter(
         "otel-genai",
@@ -192,38 +199,43 @@ class Row:
     whole: bool = False
 
 
-def read_export(path: Path, scene: Scene, judge: str) -> Iterator[Row]:
+def read_export(path: Path, exporter: Exporter, scene: Scene, judge: str) -> Iterator[Row]:
     """Yield a row for each response of a file, or for the reason why it has none."""
+    settings = ImportSettings(cases=CaseSelection(question=exporter.question))
     try:
         layout = detect_file_layout(path)
-        instances = {record.value.id: record.value for record in scan_instances(path) if record.value is not None}
-        responses = list(scan_recorded_responses(path))
+        records = scan_instances(path, settings=settings if layout is RecordLayout.OTLP else None)
+        instances = {record.value.id: record.value for record in records if record.value is not None}
+        exported = path.read_text("utf-8")
+        responses = list(scan_recorded_responses(path, settings=settings if layout is RecordLayout.OTLP else None))
     except UserError as error:
         yield Row(path.stem, f"refused: {str(error).partition(': ')[2][:90]}")
         return
     for record in responses:
         if record.value is None:
-            yield Row(f"{path.stem} ({layout})", f"rejected: {(record.rejected or str(record.error))[:90]}")
+            reason = record.rejected or str(record.error).removeprefix(str(path))
+            yield Row(f"{path.stem} ({layout})", f"rejected: {reason[:90]}")
         else:
             instance = instances[record.value.instance_id]
-            yield build_row(f"{path.stem} ({layout})", scene, instance, record.value, judge)
+            row = build_row(scene, exported, instance, record.value, judge)
+            yield replace(row, export=f"{path.stem} ({layout})")
 
 
-def build_row(name: str, scene: Scene, instance: Instance, response: Response, judge: str) -> Row:
-    """Return how one response was read, beside the scene, and what the exact judge says of it."""
+def build_row(scene: Scene, exported: str, instance: Instance, response: Response, judge: str) -> Row:
+    """Return how one response was read, beside the claims that its file holds, and what the exact judge says of it."""
     reading = response.reading
     status = "protocol" if reading is None else f"{reading.status}, {reading.rule}, {reading.origin or 'no steps'}"
     texts = {" ".join(passage.text.split()) for passage in instance.evidence}
     passages = sum(" ".join(text.split()) in texts for text in scene.passages)
     has_answer = (response.answer or "").strip(" .") == scene.script.answer
     is_whole = (
-        response.trace.texts in (scene.steps, scene.steps[1:])
+        response.trace.texts == tuple(step for step in scene.steps if step in exported)
         and has_answer
         and instance.question == scene.question
         and {len(texts), passages} <= {len(scene.passages)}
     )
     verdict = judge_row(instance, response, judge)
-    return Row(name, status, len(response.trace.texts), has_answer, passages, verdict, is_whole)
+    return Row("", status, len(response.trace.texts), has_answer, passages, verdict, is_whole)
 
 
 def judge_row(instance: Instance, response: Response, judge: str) -> str:
@@ -264,7 +276,7 @@ def main() -> int:
                 continue
             print(f"{exporter.packages[0]} {version}")
             for path in sorted((BUILD / "exports" / exporter.name).glob("*.jsonl")):
-                rows = Counter(read_export(path, scene, judge.base_url))
+                rows = Counter(read_export(path, exporter, scene, judge.base_url))
                 counts["whole" if all(row.whole for row in rows) else "not whole"] += 1
                 for row, number in rows.items():
                     print(show_row(row, number))

@@ -19,8 +19,9 @@ def search(query: str) -> str:
     return scene.search_text(query)
 
 
-CrewAIInstrumentor().instrument(tracer_provider=scene.open_spans("openinference"))
+instrumentor = CrewAIInstrumentor()
 for style in ("tools", "react"):
+    instrumentor.instrument(tracer_provider=scene.open_spans(f"openinference-{style}"))
     model = LLM(model=f"openai/{scene.MODEL}", base_url=scene.find_model(style), api_key=scene.KEY)
     if style == "react":
         type(model).supports_function_calling = lambda _: False
@@ -28,3 +29,4 @@ for style in ("tools", "react"):
     task = Task(description=scene.QUESTION, expected_output="The answer.", agent=agent)
     result = Crew(agents=[agent], tasks=[task]).kickoff()
     scene.write_record(f"crew_output-{style}", {"question": scene.QUESTION, **json.loads(result.model_dump_json())})
+    instrumentor.uninstrument()

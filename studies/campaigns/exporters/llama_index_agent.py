@@ -40,11 +40,10 @@ async def main() -> None:
     for name, kind, style in (("function", FunctionAgent, "tools"), ("react", ReActAgent, "react")):
         agent = kind(tools=[search], llm=make_model(style, name), streaming=False)
         result = await agent.run(scene.QUESTION)
-        calls = [call.tool_output.content for call in result.tool_calls]
+        calls = [passage["text"] for call in result.tool_calls for passage in call.tool_output.raw_output]
         scene.write_record(
             f"{name}_agent", {"question": scene.QUESTION, "response": result.response.content, "contexts": calls}
         )
-        scene.write_record(f"{name}_agent_output", {"question": scene.QUESTION, **result.model_dump(mode="json")})
     model = make_model("reply", "engine")
     engine = RetrieverQueryEngine(Library(), get_response_synthesizer(llm=model))
     response = engine.query(scene.QUESTION)

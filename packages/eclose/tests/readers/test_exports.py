@@ -15,7 +15,7 @@ from tests.readers.spans.files import encode_attributes, make_trace, wrap_spans,
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "exports"
 QUESTION = "Where did the person who wrote the novel Sleeping Pilgrim study?"
-TITLES = ["Dorothea Fiala", "Petra Sorel", "Sleeping Pilgrim", "The Railway of Ildminster"]
+BEGINNINGS = ["Dorothea Fiala was", "Petra Sorel (born", "Sleeping Pilgrim is", "The Railway of"]
 CLAIMS = (
     "Sleeping Pilgrim was written by Petra Sorel.",
     "Norholt University is the university where Petra Sorel studied.",
@@ -31,7 +31,8 @@ def test_export_of_a_real_package_is_read_whole(path):
     assert question.value is not None, question
     assert all(record.rejected == "duplicate" for record in repeated)
     assert question.value.question == QUESTION
-    assert sorted(passage.title for passage in question.value.evidence) == TITLES
+    texts = sorted(passage.text for passage in question.value.evidence)
+    assert [text[: len(beginning)] for text, beginning in zip(texts, BEGINNINGS, strict=True)] == BEGINNINGS
     for response in scan_recorded_responses(path):
         assert response.value is not None, response
         assert response.value.trace.texts == EXPORTED.get(path.stem, CLAIMS)

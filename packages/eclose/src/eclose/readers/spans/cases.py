@@ -14,6 +14,7 @@ from eclose.readers.spans.content import (
     ChatMessage,
     find_answer,
     find_document_list,
+    find_given_documents,
     find_questions,
     find_slots,
     read_messages,
@@ -260,6 +261,8 @@ class _CaseParts:
                 unread = span
         for tool_documents in self._tool_documents.values():
             documents += tool_documents
+        if not documents and unread is None:
+            documents = list(read_texts_of_documents(find_given_documents(self._case.input)))
         return _unique(documents), unread
 
     def read_items(self, answer: str) -> Iterator[dict[str, Any]]:

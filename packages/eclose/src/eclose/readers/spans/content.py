@@ -42,6 +42,7 @@ _ANSWER_KEYS = (
     "text",
     "content",
 )
+_GIVEN_KEYS = ("context", "contexts", "documents", "source_documents", "passages")
 _WRAPPED_MESSAGES = ("messages", "message", "choices", "generations", "outputs", "output")
 _STRUCTURED = "structured_response"
 _MAX_DEPTH = 8
@@ -213,6 +214,16 @@ def find_document_list(value: Any) -> list[Any] | None:
         named = (value[key] for key in ("documents", "docs", "results") if isinstance(value.get(key), list))
         return next(named, lists[0] if len(lists) == 1 else None)
     return None
+
+
+def find_given_documents(value: Any) -> list[Any]:
+    """Return the documents that the input of a case holds beside its question, as that of a RAG chain does."""
+    value = parse_json_text(value)
+    if not isinstance(value, Mapping):
+        return []
+    if len(value) == 1:
+        return find_given_documents(next(iter(value.values())))
+    return next((value[key] for key in _GIVEN_KEYS if isinstance(value.get(key), list)), [])
 
 
 def read_texts_of_documents(items: list[Any]) -> Iterator[RetrievedChunk]:
