@@ -104,6 +104,7 @@ def test_passages_that_got_new_ids_from_their_store_make_the_same_question(tmp_p
             str([{"title": "Ada Rowe", "text": "Ada's home is Lund."}, {"text": "Gone."}]),
             ["Ada's home is Lund.", "Gone."],
         ),
+        (r"[{'text': '\d+ seats'}]", [r"\d+ seats"]),
         ("[{'text': 'cut off", ["[{'text': 'cut off"]),
         ("[{not a list}]", ["[{not a list}]"]),
         ("[{'text': print('x')}]", ["[{'text': print('x')}]"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,10 @@ def parse_listing(value: Any) -> Any:
     if not isinstance(value, str) or not value.lstrip().startswith("[{"):
         return value
     try:
-        return ast.literal_eval(value.strip())
+        with warnings.catch_warnings():
+            # A text may hold what is no escape in Python, such as \d.
+            warnings.simplefilter("ignore")
+            return ast.literal_eval(value.strip())
     # What only begins like a list is prose, or was cut off.
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return value
