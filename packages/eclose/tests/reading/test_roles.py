@@ -79,6 +79,9 @@ ANNOUNCEMENTS = (
     "**Let me look at both halls.**",
     "Thanks!",
     "Let me search for: Atlas Router X2 warranty.",
+    "Låt mig söka i databladet.",
+    "Jag måste kontrollera vem som ritade bron.",
+    "Jag kollar i handboken.",
 )
 CLAIMS = (
     "The engineer is Ada Rowe.",
@@ -123,6 +126,9 @@ CLAIMS = (
     "A novel called “Who Built It?”",
     "I’ll look it up: Ada Rowe designed the Kelp Bridge.",
     "I will check; the data sheet lists 24 V.",
+    "Bron ritades av Ada Rowe.",
+    "Jag har mätt pumpen, som väger 12 kg.",
+    "Ventilen väger t.ex. 3 kg enligt s. 4.",
 )
 
 

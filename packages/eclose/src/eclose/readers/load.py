@@ -297,7 +297,9 @@ def _check_value(path: Path, record: ReadRecord[ConvertedRecord], value: Value, 
     except RecordError as error:
         return ReadRecord(record.where, error=error.at(path, record.where), error_kind=WRONG_RECORD)
     unit, number = record.where.split(" ")  # "line 412", "record 412" or "row 412"
-    earlier = seen_ids.add(value.id, encode_json_line(value), int(number))
+    # An id that is derived from texts stands for these texts, whatever ids a store gave to its chunks this time.
+    compared = _number_passages(value) if conversion.ID_DERIVED in record.repairs else value
+    earlier = seen_ids.add(value.id, encode_json_line(compared), int(number))
     if earlier is None:
         return ReadRecord(record.where, value=value, repairs=record.repairs)
     first_number, is_same = earlier
@@ -305,6 +307,13 @@ def _check_value(path: Path, record: ReadRecord[ConvertedRecord], value: Value, 
         return ReadRecord(record.where, rejected=DUPLICATE)
     problem = f"the id {value.id!r} was used in {unit} {first_number} for other content. Give every record its own id."
     return ReadRecord(record.where, error=RecordError(problem, path=path, record=record.where), error_kind=ID_REUSED)
+
+
+def _number_passages(value: Instance | Response) -> Instance | Response:
+    if not isinstance(value, Instance):
+        return value
+    passages = (replace(passage, id=str(number)) for number, passage in enumerate(value.evidence))
+    return replace(value, evidence=tuple(passages))
 
 
 # Conversion of the cases in trace files to instances with their responses.

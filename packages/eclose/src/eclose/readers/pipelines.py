@@ -15,6 +15,7 @@ from eclose.files.json_reader import JsonObject
 from eclose.readers.conversion import ID_COLUMNS, ToolColumnNames, first_present_column
 from eclose.readers.spans.documents import unwrap_serialized
 from eclose.reading.messages import is_message_list
+from eclose.reading.shapes import find_container
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 REFERENCE_COLUMNS = ("reference", "reference_answer", "ground_truth", "expected_output", "expected_answer", "gold")
 DOCUMENT_COLUMNS = ("documents", "source_documents", "context", "contexts", "retrieved_contexts", "retrieved_docs")
 QUESTION_COLUMNS = ("query", "question", "query_str", "input", "user_input")
+# Shapes in which an agent's own result holds what its tools returned.
+_AGENT_RESULTS = frozenset({"agent steps", "trajectory", "run items", "crew", "executor"})
 
 # Where logs keep a request and its reply, besides the record itself. A graph's output repeats its input messages.
 _STATES = ("output", "outputs", "result", "response", "values", "state", "", "request", "request.body", "body", "input")
@@ -52,7 +55,29 @@ class _Conversation:
 def holds_conversation(record: Mapping[str, Any]) -> bool:
     """Return whether a record holds messages, or the reply of a chat API."""
     conversation = _find_conversation(record)
-    return bool(conversation.messages or _has_api_reply(record))
+    return bool(conversation.messages or _has_api_reply(record) or holds_agent_result(record))
+
+
+def holds_agent_result(record: Mapping[str, Any]) -> bool:
+    """Return whether a record is the result of an agent beside its question."""
+    container = find_container(record)
+    has_question = any(isinstance(record.get(name), str) for name in QUESTION_COLUMNS)
+    return has_question and container is not None and container.name in _AGENT_RESULTS
+
+
+def flatten_agent_result(record: JsonObject) -> tuple[JsonObject, ToolColumnNames]:
+    """Return the result of an agent as the response to the question that stands beside it."""
+    known = (*QUESTION_COLUMNS, *REFERENCE_COLUMNS, *ID_COLUMNS)
+    fields = {name: record[name] for name in known if name in record}
+    columns = ToolColumnNames(
+        question=QUESTION_COLUMNS,
+        passages=DOCUMENT_COLUMNS,
+        reference=REFERENCE_COLUMNS,
+        response=(_REPLY,),
+        id=ID_COLUMNS,
+        documents=True,
+    )
+    return {**fields, _REPLY: {name: value for name, value in record.items() if name not in fields}}, columns
 
 
 def flatten_conversation(record: JsonObject) -> tuple[JsonObject, ToolColumnNames]:
@@ -62,6 +87,8 @@ def flatten_conversation(record: JsonObject) -> tuple[JsonObject, ToolColumnName
         RecordError: The record holds a reply without the request, or several replies.
     """
     conversation = _find_conversation(record)
+    if not conversation.messages and holds_agent_result(record):
+        return flatten_agent_result(record)
     if not conversation.messages:
         raise RecordError(
             "holds a reply without its question. Log the request beside it: "

@@ -271,8 +271,15 @@ def _read_agent_step(item: Mapping[str, Any], number: int) -> Iterator[Part]:
     if isinstance(item.get("model_output"), str):
         yield Part(PartKind.SAID, strip_code(item["model_output"]), message=number)
     if item.get("is_final_answer"):
+        calls = item.get("tool_calls")
+        made = [_read_call(call, number) for call in calls] if isinstance(calls, list) else []
+        submitted = [call for call in made if call.name.lower() in shapes.SUBMITTING]
         output = item.get("action_output")
-        yield Part(PartKind.CALL, name="final_answer", value={"answer": output}, message=number)
+        if output is None and submitted:
+            # An agent that calls tools gives the answer in the call alone; one that writes code, in its output.
+            yield submitted[-1]
+        else:
+            yield Part(PartKind.CALL, name="final_answer", value={"answer": output}, message=number)
     elif item.get("tool_calls") or item.get("code_action"):
         yield Part(PartKind.CALL, message=number)
         if item.get("observations"):

@@ -416,6 +416,9 @@ def _gather_container(value: Mapping[str, Any], container: shapes.Container) -> 
     _note_finish(gathered, [value[key] for key in shapes.FINISH_KEYS if value.get(key) is not None])
     if (reason := shapes.get_path(value, "incomplete_details.reason")) is not None:
         _note_finish(gathered, [reason])
+    if container.name == "crew":
+        # Its task is one turn, in which the framework writes as the user to have the next tool called.
+        gathered.parts = [part for part in gathered.parts if part.kind is not PartKind.USER]
     _take_turn(gathered)
     _take_output(gathered, value, container)
     _take_rest(gathered, value)
@@ -661,7 +664,12 @@ def _combine(
 
 def _ends_in_claim(earlier: list[Part], parts: list[Part], settings: TextSettings) -> bool:
     """Return whether a claim follows the last output of a tool."""
-    results = [number for number, part in enumerate(parts) if part.kind is PartKind.RESULT]
+    # A tool that takes the answer returns no more than that it was taken.
+    results = [
+        number
+        for number, part in enumerate(parts)
+        if part.kind is PartKind.RESULT and part.name.lower() not in shapes.SUBMITTING
+    ]
     behind = parts[results[-1] + 1 :] if results else parts
     return any(claims_of(segment_text(part.text, settings.find_words(part.text))) for part in earlier if part in behind)
 

@@ -50,7 +50,7 @@ CONTAINERS = (
     Container("generation", ("generated_text",), (), ("generated_text",), ("details.finish_reason",)),
     Container("executor", ("agent_thoughts",), ("agent_thoughts",), ("answer",)),
     Container("harness", ("resps", "doc"), (), ("resps.0.0",)),
-    Container("crew", ("tasks_output", "raw"), (), ("raw",)),
+    Container("crew", ("tasks_output", "raw"), ("tasks_output.-1.messages",), ("raw",)),
     Container("spans", ("gen_ai.output.messages",), ("gen_ai.input.messages", "gen_ai.output.messages")),
     Container("spans", ("gen_ai.input.messages",), ("gen_ai.input.messages",)),
     Container("spans", ("llm.output_messages",), ("llm.input_messages", "llm.output_messages")),
@@ -201,8 +201,8 @@ def get_path(value: Any, path: str) -> Any:
     for key in path.split("."):
         if isinstance(value, Mapping):
             value = value.get(key)
-        elif isinstance(value, list) and key.isdigit():
-            value = value[int(key)] if int(key) < len(value) else None
+        elif isinstance(value, list) and key.removeprefix("-").isdigit():
+            value = value[int(key)] if -len(value) <= int(key) < len(value) else None
         else:
             return None
     return value

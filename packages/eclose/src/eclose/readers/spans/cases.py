@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +14,18 @@ from eclose.readers.spans.content import (
     ChatMessage,
     find_answer,
     find_document_list,
+    find_given_documents,
     find_questions,
+    find_slots,
     read_messages,
+    read_result,
     read_texts_of_documents,
 )
 from eclose.readers.spans.documents import RetrievedChunk
-from eclose.readers.spans.selection import ROOT, CaseSelection, matches_selection, parse_json_text, resolve_pointer
-from eclose.readers.spans.span import Span, SpanContent, SpanKind
-from eclose.reading.messages import Part, PartKind, make_result
+from eclose.readers.spans.selection import ROOT, CaseSelection, matches_selection, resolve_pointer
+from eclose.readers.spans.span import Span, SpanContent, SpanKind, first_attribute
+from eclose.reading.messages import Part, PartKind, make_result, strip_code
+from eclose.reading.shapes import SUBMITTING
 from eclose.values.response import SpanRef
 
 NO_ANSWER = "no final answer"
@@ -32,6 +37,7 @@ NO_SPAN = "no span matches"
 LOCAL_ROOT_NOTE = "top span taken as root, its parent is not in the file"
 # What happens below these is not the reasoning of the response: a query is rewritten, a tool has a model of its own.
 _OPAQUE = (SpanKind.RETRIEVER, SpanKind.RERANKER, SpanKind.TOOL)
+_TOOL_NAMES = ("tool.name", "gen_ai.tool.name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +213,7 @@ class _CaseParts:
         self._below = [(item, tree.content[item.span_id]) for item in self._visible if item is not span]
         # A tool's documents are evidence; a result without any is an observation of the trace.
         self._tool_documents = {
-            item.span_id: _read_tool_documents(tree.content[item.span_id].output)
+            item.span_id: [] if _submits(item) else _read_tool_documents(tree.content[item.span_id].output)
             for item in self._visible
             if tree.content[item.span_id].kind is SpanKind.TOOL
         }
@@ -255,33 +261,50 @@ class _CaseParts:
                 unread = span
         for tool_documents in self._tool_documents.values():
             documents += tool_documents
+        if not documents and unread is None:
+            documents = list(read_texts_of_documents(find_given_documents(self._case.input)))
         return _unique(documents), unread
 
     def read_texts(self, answer: str) -> Iterator[tuple[PartKind, str]]:
-        """Yield the thoughts, texts and observations of the response in order."""
+        """Yield the thoughts, texts and observations of the response in order.
+
+        A trace that the application put out itself stands for what its models said on the way.
+        """
+        slots = find_slots(self._case.output)
         has_tools = any(content.kind is SpanKind.TOOL for _, content in self._below)
         seen: set[str] = set()
         has_call_texts = any(_has_text(content.output) for content in self._calls)
         case = [(self._span, self._case)] if self._case.kind is SpanKind.LLM else []
         for span, content in [*case, *self._below]:
+            if content.kind is SpanKind.TOOL and _submits(span):
+                continue
             if content.kind is SpanKind.TOOL and not self._tool_documents[span.span_id]:
                 yield from _observe(content.output, seen)
             elif content.kind in _OPAQUE:
                 # Its documents are passages; the part says that they were seen here.
                 yield PartKind.RESULT, ""
-            if content.kind is SpanKind.LLM:
+            if content.kind is SpanKind.LLM and slots is None:
                 # Where tools have no spans of their own, their results are in the next request of the model.
                 for message in () if has_tools else read_messages(content.input) or ():
                     for result in message.tool_results:
                         yield from _observe(result, seen)
                 yield from _think(content.output, answer, seen)
-            elif content.kind is SpanKind.AGENT and not has_call_texts and content is not self._case:
+            elif content.kind is SpanKind.AGENT and not has_call_texts and content is not self._case and slots is None:
                 yield from _think(content.output, answer, seen)
+        for part in () if slots is None else slots.trace:
+            for text in [part] if isinstance(part, str) else part:
+                yield PartKind.SAID, text
+
+
+def _submits(span: Span) -> bool:
+    """Return whether a tool only takes the answer, so that what it returns is no evidence."""
+    name = str(first_attribute(span.attributes, _TOOL_NAMES) or span.name)
+    return name.lower().removesuffix(".__call__") in SUBMITTING
 
 
 def _read_tool_documents(output: Any) -> list[RetrievedChunk]:
     """Return the documents of a tool that returned a list of them; none where its result is of another shape."""
-    items = find_document_list(output)
+    items = find_document_list(read_result(output))
     if not items or not all(isinstance(item, Mapping) for item in items):
         return []
     documents = list(read_texts_of_documents(items))
@@ -296,11 +319,11 @@ def _number_parts(texts: Iterable[tuple[PartKind, str]]) -> Iterator[Part]:
 
 def _observe(value: Any, seen: set[str]) -> Iterator[tuple[PartKind, str]]:
     """Yield the result of a tool as an observation, once."""
-    text = find_answer(value)
-    if text is None:
-        value = parse_json_text(value)
-        text = None if value in (None, "", [], {}) else str(value)
-    if text and text not in seen:
+    value = read_result(value)
+    text = value if isinstance(value, str) else find_answer(value)
+    if text is None and value not in (None, "", [], {}):
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    if text and text.strip() and text not in seen:
         seen.add(text)
         yield PartKind.RESULT, text
 
@@ -320,9 +343,10 @@ def _think(output: Any, answer: str, seen: set[str]) -> Iterator[tuple[PartKind,
             if thought.strip() and thought not in seen:
                 seen.add(thought)
                 yield PartKind.HIDDEN, thought
-        if message.is_reply and message.text and message.text.strip() != answer.strip() and message.text not in seen:
-            seen.add(message.text)
-            yield PartKind.SAID, message.text
+        text = strip_code(message.text) if message.is_reply else ""
+        if text and answer.strip() not in (text, message.text.strip()) and text not in seen:
+            seen.add(text)
+            yield PartKind.SAID, text
 
 
 def _unique(documents: Any) -> tuple[RetrievedChunk, ...]:

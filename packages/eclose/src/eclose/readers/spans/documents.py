@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,13 +64,28 @@ def unwrap_serialized(value: Any) -> Any:
     return value
 
 
+def parse_listing(value: Any) -> Any:
+    """Return the list that a text holds as JSON or as Python prints it; any other value unchanged."""
+    value = parse_json_text(value)
+    if not isinstance(value, str) or not value.lstrip().startswith("[{"):
+        return value
+    try:
+        with warnings.catch_warnings():
+            # A text may hold what is no escape in Python, such as \d.
+            warnings.simplefilter("ignore")
+            return ast.literal_eval(value.strip())
+    # What only begins like a list is prose, or was cut off.
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return value
+
+
 def find_documents(value: Any) -> list[RetrievedChunk] | None:
     """Return the documents of tool output: a list of them, or an object or JSON text that holds one.
 
     Returns:
         The documents, in order; empty where the list is empty. None where the value is no list of documents.
     """
-    value = unwrap_serialized(parse_json_text(value))
+    value = unwrap_serialized(parse_listing(value))
     if isinstance(value, list):
         chunks = [read_chunk(document) for document in value]
         return None if None in chunks else [chunk for chunk in chunks if chunk is not None]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 OPERATION = "gen_ai.operation.name"
 INPUT = ("gen_ai.input.messages", "ai.prompt.messages", "ai.prompt", "gen_ai.prompt", "traceloop.entity.input")
-OUTPUT = ("gen_ai.output.messages", "ai.response.text", "gen_ai.completion", "traceloop.entity.output")
+# Pydantic AI names its result, which an output tool may have taken, apart from the messages.
+OUTPUT = ("final_result", "gen_ai.output.messages", "ai.response.text", "gen_ai.completion", "traceloop.entity.output")
 INDEXED_INPUT = "gen_ai.prompt"
 INDEXED_OUTPUT = "gen_ai.completion"
 DOCUMENTS = "gen_ai.retrieval.documents"

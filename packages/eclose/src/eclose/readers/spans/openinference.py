@@ -68,4 +68,5 @@ def _read_message(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message with its parts; their keys are dotted again, such as ``contents.0.message_content.text``."""
     message = _strip(item, "message.")
     parts = [_strip(part, "message_content.") for part in collect_indexed(message, "contents")]
-    return {"role": message.get("role"), "content": parts or message.get("content")}
+    calls = [_strip(call, "tool_call.function.") for call in collect_indexed(message, "tool_calls")]
+    return {"role": message.get("role"), "content": parts or message.get("content"), "tool_calls": calls}
