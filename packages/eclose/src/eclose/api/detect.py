@@ -113,6 +113,6 @@ async def _score_with_verifier(
         raise SettingError("verifier: the detector verifier, and no other, needs the folder of a trained verifier.")
     if model is not None:
         raise SettingError("model: a verifier needs none. Leave it out.")
-    found = find_plugin_detector(str(verifier))
+    plugin = find_plugin_detector(str(verifier))
     scores = None if out is None else Path(out)
-    return await asyncio.to_thread(score_responses_with_plugin, run, found, out=scores, options=options)
+    return await asyncio.to_thread(score_responses_with_plugin, run, plugin, out=scores, options=options)

@@ -215,11 +215,11 @@ def _read_case(
         return question, parse_dataclass(Response, dict(response))
     if not isinstance(response, str | Mapping | Sequence):
         raise SettingError(f"response: is of type {type(response).__name__}. Give a text, a Response, or messages.")
-    given = response if isinstance(response, str | Mapping) else list(response)
-    reading = read_response(given, question.question, imported)
+    content = response if isinstance(response, str | Mapping) else list(response)
+    reading = read_response(content, question.question, imported)
     if reading.status is ReadingStatus.NOT_A_RESPONSE:
         raise RecordError(f"response: holds no answer and no step ({reading.rule}).")
-    return build_case(question, reading, given, id=f"{question.id}-1")
+    return build_case(question, reading, content, id=f"{question.id}-1")
 
 
 def _read_question(fields: Mapping[str, Any]) -> Instance:

@@ -67,8 +67,8 @@ def holds_agent_result(record: Mapping[str, Any]) -> bool:
 
 def flatten_agent_result(record: JsonObject) -> tuple[JsonObject, ToolColumnNames]:
     """Return the result of an agent as the response to the question that stands beside it."""
-    known = (*QUESTION_COLUMNS, *REFERENCE_COLUMNS, *ID_COLUMNS)
-    fields = {name: record[name] for name in known if name in record}
+    names = (*QUESTION_COLUMNS, *REFERENCE_COLUMNS, *ID_COLUMNS)
+    fields = {name: record[name] for name in names if name in record}
     columns = ToolColumnNames(
         question=QUESTION_COLUMNS,
         passages=DOCUMENT_COLUMNS,
@@ -101,7 +101,9 @@ def flatten_conversation(record: JsonObject) -> tuple[JsonObject, ToolColumnName
         *((name, record) for name in DOCUMENT_COLUMNS),
         *((f"{prefix}{name}", state) for name in DOCUMENT_COLUMNS),
     ]
-    documents = next(((path, value) for path, held in holders if (value := held.get(path.rpartition(".")[2]))), None)
+    documents = next(
+        ((path, value) for path, holder in holders if (value := holder.get(path.rpartition(".")[2]))), None
+    )
     path = "documents" if documents is None else documents[0]
     if documents is not None:
         fields[path] = documents[1]
@@ -143,8 +145,8 @@ def _find_reply(record: Mapping[str, Any]) -> tuple[Any, str | None]:
         choices = fields.get("choices")
         if isinstance(choices, list) and len(choices) > 1:
             raise RecordError(f"choices: holds {len(choices)} replies. Write a record for each")
-        known = {key: fields[key] for key in _API_KEYS if key in fields}
-        return known, model if isinstance(model, str) else None
+        reply = {key: fields[key] for key in _API_KEYS if key in fields}
+        return reply, model if isinstance(model, str) else None
     for name in (*_REPLY_TEXTS, "structured_response"):
         reply = unwrap_serialized(record.get(name))
         holds_messages = isinstance(reply, dict) and is_message_list(reply.get("messages"))
