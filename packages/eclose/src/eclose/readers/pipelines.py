@@ -145,8 +145,8 @@ def _find_reply(record: Mapping[str, Any]) -> tuple[Any, str | None]:
         choices = fields.get("choices")
         if isinstance(choices, list) and len(choices) > 1:
             raise RecordError(f"choices: holds {len(choices)} replies. Write a record for each")
-        reply = {key: fields[key] for key in _API_KEYS if key in fields}
-        return reply, model if isinstance(model, str) else None
+        message = {key: fields[key] for key in _API_KEYS if key in fields}
+        return message, model if isinstance(model, str) else None
     for name in (*_REPLY_TEXTS, "structured_response"):
         reply = unwrap_serialized(record.get(name))
         holds_messages = isinstance(reply, dict) and is_message_list(reply.get("messages"))
