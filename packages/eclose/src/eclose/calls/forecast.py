@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +124,11 @@ def estimate_request_usage(request: Request, habits: ModelWritingHabits) -> Toke
         return TokenUsage(prompt, request.decoding.max_tokens)
     if habits.schema_read:
         prompt += habits.count(json.dumps(dict(request.schema.schema)))
-    completion = _ReplyLength(habits, _parse_material(request)).count_tokens(request.schema.schema)
+    material: Any = None
+    with suppress(ValueError):
+        material = json.loads(request.messages[-1]["content"])
+    length = _ReplyLength(habits, material if isinstance(material, Mapping) else {})
+    completion = length.count_tokens(request.schema.schema)
     return TokenUsage(prompt, min(round(completion), request.decoding.max_tokens))
 
 
@@ -173,24 +178,16 @@ def _add(usage: TokenUsage, other: TokenUsage) -> TokenUsage:
     return TokenUsage(usage.prompt_tokens + other.prompt_tokens, usage.completion_tokens + other.completion_tokens)
 
 
-def _parse_material(request: Request) -> Mapping[str, Any]:
-    """Return the JSON object that the judge sees in the last message; empty where there is none."""
-    try:
-        material = json.loads(request.messages[-1]["content"])
-    except ValueError:
-        return {}
-    return material if isinstance(material, Mapping) else {}
-
-
+@dataclass(frozen=True)
 class _ReplyLength:
-    def __init__(self, habits: ModelWritingHabits, material: Mapping[str, Any]) -> None:
-        self._habits = habits
-        self._material = material
+    habits: ModelWritingHabits
+    material: Mapping[str, Any]
+    """What the judge sees in the last message; empty where that is no JSON object."""
 
     def count_tokens(self, schema: Mapping[str, Any]) -> float:
         """Return the tokens of the reply: its JSON skeleton and the texts in it."""
         skeleton, texts = self._value(inline_schema_definitions(schema), "")
-        return self._habits.count(json.dumps(skeleton)) + texts
+        return self.habits.count(json.dumps(skeleton)) + texts
 
     def _value(self, schema: Mapping[str, Any], name: str) -> tuple[Any, float]:
         """Return an example value with empty texts, and the tokens of the texts."""
@@ -204,7 +201,11 @@ class _ReplyLength:
                 return "", self._text(name)
             case "array" if name in _RESTATED_FIELDS:
                 # A list of what the response says is about as long as the response.
-                return [], float(sum(map(self._habits.count, self._response_texts())))
+                steps = [step["text"] for step in self.material.get("steps", ())]
+                if (answer := self.material.get("answer")) is not None:
+                    # The statement about the answer repeats the question.
+                    steps.append(f"{self.material.get('question')} {answer}")
+                return [], float(sum(map(self.habits.count, steps)))
             case kind:
                 return {"boolean": True, "integer": 1, "string": "L1"}.get(str(kind)), 0.0
 
@@ -212,24 +213,15 @@ class _ReplyLength:
         schema = next(option for option in options if option.get("type") != "null")
         if schema.get("type") == "object":  # a quote with its passage, which only some of the steps have
             value, texts = self._value(schema, name)
-            extra = self._habits.count(json.dumps(value)) - self._habits.count("null")
-            return None, self._habits.supported * (extra + texts)
+            extra = self.habits.count(json.dumps(value)) - self.habits.count("null")
+            return None, self.habits.supported * (extra + texts)
         # Verdicts of steps are nearly always present, failure codes nearly never.
-        if schema.get("type") == "boolean" or (schema.get("type") == "string" and self._habits.texts.get(name)):
+        if schema.get("type") == "boolean" or (schema.get("type") == "string" and self.habits.texts.get(name)):
             return self._value(schema, name)
         return None, 0.0
 
     def _text(self, name: str) -> float:
         if name == "quote":
-            return self._habits.quoted * self._mean_passage()
-        return self._habits.count("word " * self._habits.texts.get(name, 0))
-
-    def _response_texts(self) -> list[str]:
-        """Return the steps, and the answer with the question that the statement about it repeats."""
-        answer = self._material.get("answer")
-        steps = [step["text"] for step in self._material.get("steps", ())]
-        return steps if answer is None else [*steps, f"{self._material.get('question')} {answer}"]
-
-    def _mean_passage(self) -> float:
-        evidence = self._material.get("evidence", ())
-        return sum(self._habits.count(passage["text"]) for passage in evidence) / max(len(evidence), 1)
+            passages = [self.habits.count(passage["text"]) for passage in self.material.get("evidence", ())]
+            return self.habits.quoted * sum(passages) / max(len(passages), 1)
+        return self.habits.count("word " * self.habits.texts.get(name, 0))

@@ -54,20 +54,19 @@ def compute_call_key(name: str, request: Request) -> str:
     return content_hash(identify_request(name, request))
 
 
-def encode_stored_answer(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> LedgerReply:
+def encode_stored_answer(key: str, answer: Reply | CallFailure, *, cost: int) -> LedgerReply:
     """Return a reply or an unusable answer in the form of the ledger."""
     if isinstance(answer, CallFailure):
         stored = StoredAnswer(answer.reply, StoredFailure(answer.kind, answer.problem, answer.raw))
     else:
         stored = StoredAnswer(answer)
     usage = UNKNOWN_USAGE if stored.reply is None else stored.reply.usage
-    tokens = usage.prompt_tokens, usage.completion_tokens
     return LedgerReply(
         key=key,
         body=encode_json_line(stored),
-        usage=tokens,
+        usage=(usage.prompt_tokens, usage.completion_tokens),
         cost=cost,
-        attempts=attempts,
+        attempts=1,
         cached_tokens=usage.cached_tokens,
     )
 
@@ -138,7 +137,11 @@ class PaidOnceModel:
             except CallFailure as failure:
                 # The service failed, so there is no answer to store: a later attempt sends the same key again.
                 if not failure.kind.semantic:
-                    await self._close(key, worst, unpaid=failure.unpaid)
+                    if failure.unpaid:
+                        await self._ledger.release(key)
+                    else:
+                        await self._ledger.break_off(key)
+                    self._budget.settle(worst, 0 if failure.unpaid else worst, assumed=not failure.unpaid)
                     raise
                 answer = failure
             # Decoded here and not above: an unusable answer that another process paid for is no failure of this one's
@@ -186,14 +189,6 @@ class PaidOnceModel:
         except BaseException:
             await self._ledger.break_off(key)
             raise
-
-    async def _close(self, key: str, worst: int, *, unpaid: bool) -> None:
-        """Write the end of a request without an answer: released where it is certainly unpaid, else interrupted."""
-        if unpaid:
-            await self._ledger.release(key)
-        else:
-            await self._ledger.break_off(key)
-        self._budget.settle(worst, 0 if unpaid else worst, assumed=not unpaid)
 
     async def _settle(self, key: str, answer: Reply | CallFailure, worst: int) -> Reply:
         cost = compute_known_cost(answer, self._price)

@@ -109,7 +109,14 @@ def read_price_currency(path: Path | str) -> str:
 
 
 def _load_mapping(path: Path) -> Mapping[str, Any]:
-    content = _load(path)
+    import yaml  # noqa: PLC0415 - takes a moment to load
+
+    try:
+        text = path.read_text("utf-8")
+        # JSON as decimals, since 0.1 has no exact binary value and sums of money must be exact.
+        content = json.loads(text, parse_float=Decimal) if path.suffix == ".json" else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
+        raise SettingError(f"{path}: cannot be read: {' '.join(str(error).split())}.") from error
     if not isinstance(content, Mapping):
         raise SettingError(f"{path}: expected a price for each model, such as name: {{input: 1.25, output: 10}}.")
     return content
@@ -123,17 +130,6 @@ def _parse_price(entry: object) -> ModelPrice:
     if price.cached is not None and price.cached > price.prompt:
         raise SettingError("cached_input is higher than input.")
     return price
-
-
-def _load(path: Path) -> Any:
-    import yaml  # noqa: PLC0415 - takes a moment to load
-
-    try:
-        text = path.read_text("utf-8")
-        # JSON as decimals, since 0.1 has no exact binary value and sums of money must be exact.
-        return json.loads(text, parse_float=Decimal) if path.suffix == ".json" else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
-        raise SettingError(f"{path}: cannot be read: {' '.join(str(error).split())}.") from error
 
 
 def find_listed_price(name: str, prices: Mapping[str, ModelPrice], currency: str = USD) -> ModelPrice:

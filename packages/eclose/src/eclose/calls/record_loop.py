@@ -12,7 +12,7 @@ import json
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -30,8 +30,9 @@ from eclose.files.outcome_counts import RecordCounts
 from eclose.values.identity import canonical_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import Self
 
     from eclose.calls.ledger.ledger import Ledger
     from eclose.calls.model import RunModel
@@ -140,7 +141,7 @@ class JobRunner(Generic[T]):
         self._resumes = any([await self._ledger.count_outcomes(stage) for stage in (READ_STAGE, *self._names)])
         remaining = iter(records)
         self._rereads = remaining is not records  # an iterator returns itself, and is consumed once
-        async with hold_record_claims(self._ledger) as self._claims:
+        async with self._claims:
             await self._process_all(remaining, self._start_record)
             while self._claimed_elsewhere and self._stop is None:
                 try:
@@ -151,18 +152,18 @@ class JobRunner(Generic[T]):
             raise self._stop
 
     async def _process_all(self, records: Iterator[ReadRecord[T]], process: ProcessRecord[T]) -> None:
+        async def work() -> None:
+            try:
+                # All workers draw from one iterator, so a slow record delays no other.
+                while self._stop is None and (record := next(records, None)) is not None:
+                    await process(record)
+            except Exception as error:
+                # Other workers finish their current records, whose calls may be paid, and then stop as well.
+                self._stop_for(error)
+
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
-                group.create_task(self._process_next(records, process))
-
-    async def _process_next(self, records: Iterator[ReadRecord[T]], process: ProcessRecord[T]) -> None:
-        try:
-            # All workers draw from one iterator, so a slow record delays no other.
-            while self._stop is None and (record := next(records, None)) is not None:
-                await process(record)
-        except Exception as error:
-            # Other workers finish their current records, whose calls may be paid, and then stop as well.
-            self._stop_for(error)
+                group.create_task(work())
 
     async def _poll_elsewhere(self, records: Iterable[ReadRecord[T]]) -> None:
         """Count the records that other processes finished, and process those whose claims ran out."""
@@ -279,25 +280,22 @@ class JobRunner(Generic[T]):
         if not self._in_shard(record.where):
             return
         self.progress.received += 1
-        kind: OutcomeKind = "quarantined" if record.error is not None else "rejected"
+        error = record.error
+        kind: OutcomeKind = "quarantined" if error is not None else "rejected"
         self.progress.finished[kind] += 1
         earlier = await self._ledger.find_last_outcome([READ_STAGE], record.where) if self._resumes else None
         if earlier is not None and earlier.kind == kind:
             # An earlier run may have had the input under another path, and so another text of the error.
             return
-        reason = record.error_kind if record.error is not None else record.rejected
-        body = None if record.error is None else _explanation(_without_folder(record.error))
+        reason = record.error_kind if error is not None else record.rejected
+        if error is not None and error.path is not None:
+            # The name alone: a result must not depend on the folder of its input.
+            error = RecordError(error.problem, path=PurePath(error.path).name, record=error.record)
+        body = None if error is None else _explanation(error)
         await self._ledger.conclude(RecordOutcome(READ_STAGE, record.where, kind, reason, body))
 
     def _is_final(self, outcome: RecordOutcome) -> bool:
         return outcome.kind != "accepted" or outcome.stage == self._names[-1]
-
-
-def _without_folder(error: RecordError) -> RecordError:
-    """Return the error with the name of its file alone: a result must not depend on the folder of its input."""
-    if error.path is None:
-        return error
-    return RecordError(error.problem, path=PurePath(error.path).name, record=error.record)
 
 
 def decode_job_result(kind: type[U], outcome: RecordOutcome) -> U:
@@ -383,38 +381,29 @@ async def write_run_results(
     # Before any file is touched: a run that lost a record must not replace an earlier result.
     manifest.refuse_losses()
     with ExitStack() as stack:
-        files = _LazyFiles(stack)
+        files: dict[Path, AtomicFile] = {}
+
+        def open_file(path: Path) -> AtomicFile:
+            if path not in files:
+                files[path] = stack.enter_context(AtomicFile(path))
+            return files[path]
+
         # Created even without results, so that an empty result is told from a missing one.
-        out = files.open(step.out)
+        out = open_file(step.out)
         for name in (READ_STAGE, *jobs):
             async for outcome in ledger.read_outcomes(name):
                 if outcome.kind != "accepted":
                     path = step.rejected_path if outcome.kind == "rejected" else step.quarantine_path
-                    files.open(path).write(_explain(outcome))
+                    open_file(path).write(_explain(outcome))
                 elif name == jobs[-1]:
                     out.write((outcome.body or b"null") + b"\n")
     for path in (step.rejected_path, step.quarantine_path):
-        if path not in files.written:
+        if path not in files:
             # Written by an earlier export of this run, before its quarantined records were retried.
             path.unlink(missing_ok=True)
-    manifest = replace(
-        manifest, outputs=hash_files(files.written), earlier_versions=await list_earlier_versions(ledger)
-    )
+    manifest = replace(manifest, outputs=hash_files(files), earlier_versions=await list_earlier_versions(ledger))
     manifest.write(step.manifest_path)
     return manifest
-
-
-class _LazyFiles:
-    """Atomic files that are created with their first line."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        self.written: dict[Path, AtomicFile] = {}
-        self._stack = stack
-
-    def open(self, path: Path) -> AtomicFile:
-        if path not in self.written:
-            self.written[path] = self._stack.enter_context(AtomicFile(path))
-        return self.written[path]
 
 
 def _explain(outcome: RecordOutcome) -> bytes:
@@ -439,7 +428,7 @@ RECORD_STAGE = "record"
 
 
 class RecordClaims:
-    """The claims of one process on the records of a run; created by :func:`hold_record_claims`."""
+    """The claims of one process on the records of a run; renewed, and then given back, by an ``async with``."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -447,6 +436,32 @@ class RecordClaims:
         """Ids of claimed records that are in progress."""
         self._finished: set[str] = set()
         """Ids of finished records, whose claims are given back with the next renewal."""
+        self._renewal: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._ledger.shared:
+            self._renewal = asyncio.create_task(self._keep_renewing())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._renewal is None:
+            return
+        self._renewal.cancel()
+        await asyncio.gather(self._renewal, return_exceptions=True)
+        with suppress(UserError):
+            await self._ledger.give_back(RECORD_STAGE, self._active | self._finished)
+
+    async def _keep_renewing(self) -> None:
+        while True:
+            # A third of the lease: one renewal may fail or be late without losing the claims.
+            await asyncio.sleep(LEASE_SECONDS / 3)
+            # A copy: records may be finished while the transaction runs.
+            finished = set(self._finished)
+            # The run itself reports a database that is away.
+            with suppress(UserError):
+                await self._ledger.give_back(RECORD_STAGE, finished)
+                self._finished -= finished
+                await self._ledger.claim(RECORD_STAGE, set(self._active))
 
     async def claim(self, record_id: str) -> bool:
         """Claim a record; return whether this process has it now."""
@@ -464,41 +479,3 @@ class RecordClaims:
         if record_id in self._active:
             self._active.discard(record_id)
             self._finished.add(record_id)
-
-    async def renew(self) -> None:
-        """Renew the claims on records in progress, and give back those on finished ones."""
-        # A copy: records may be finished while the transaction runs.
-        finished = set(self._finished)
-        await self._ledger.give_back(RECORD_STAGE, finished)
-        self._finished -= finished
-        await self._ledger.claim(RECORD_STAGE, set(self._active))
-
-    async def give_back_all(self) -> None:
-        """Give back every claim."""
-        await self._ledger.give_back(RECORD_STAGE, self._active | self._finished)
-
-
-@asynccontextmanager
-async def hold_record_claims(ledger: Ledger) -> AsyncIterator[RecordClaims]:
-    """Renew claims while the block runs, and give them back at its end."""
-    claims = RecordClaims(ledger)
-    if not ledger.shared:
-        yield claims
-        return
-    renewal = asyncio.create_task(_keep_renewing(claims))
-    try:
-        yield claims
-    finally:
-        renewal.cancel()
-        await asyncio.gather(renewal, return_exceptions=True)
-        with suppress(UserError):
-            await claims.give_back_all()
-
-
-async def _keep_renewing(claims: RecordClaims) -> None:
-    while True:
-        # A third of the lease: one renewal may fail or be late without losing the claims.
-        await asyncio.sleep(LEASE_SECONDS / 3)
-        # The run itself reports a database that is away.
-        with suppress(UserError):
-            await claims.renew()

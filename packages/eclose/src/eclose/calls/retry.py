@@ -100,9 +100,13 @@ class CircuitBreaker:
     @asynccontextmanager
     async def admit(self, request: Request) -> AsyncIterator[None]:
         """Hold a slot of the limiter for a request; record a ``CallFailure`` that ends the block."""
+        tokens = 0
         # Tokens are counted only where a limit needs them: counting reads the whole prompt.
-        metered = self._limiter.limits.tokens_per_minute is not None
-        async with self._limiter.slot(_count_tokens(request) if metered else 0):
+        if self._limiter.limits.tokens_per_minute is not None:
+            # As providers do for rate limits: the prompt and the longest reply it allows.
+            usage = bound_request_usage(request, estimate_token_count)
+            tokens = usage.prompt_tokens + usage.completion_tokens
+        async with self._limiter.slot(tokens):
             self.check()  # after the queue: nothing is sent once the breaker is open
             try:
                 yield
@@ -126,16 +130,12 @@ class CircuitBreaker:
         elif failure.kind is CallFailureKind.DENIED:
             self.open(f"the model server refuses all requests ({failure}).")
         elif failure.kind in _REQUEST_FAILURES:
-            self._count_refusal(failure)
+            # One refused request concerns its record only. If all are refused, a setting is wrong.
+            self._failures_in_row, self._refused = 0, self._refused + 1
+            if self.last_success is None and self._refused >= self.policy.breaker_failures:
+                self.open(f"the model server refused all of {self._refused} requests, last with {_sentence(failure)}")
         elif failure.kind in _SERVICE_FAILURES:
             self._count_failure(failure)
-
-    def _count_refusal(self, failure: CallFailure) -> None:
-        """Count a refused request; open the breaker where no request was ever accepted."""
-        # One refused request concerns its record only. If all are refused, a setting is wrong.
-        self._failures_in_row, self._refused = 0, self._refused + 1
-        if self.last_success is None and self._refused >= self.policy.breaker_failures:
-            self.open(f"the model server refused all of {self._refused} requests, last with {_sentence(failure)}")
 
     def _count_failure(self, failure: CallFailure) -> None:
         if self._failures_in_row == 0:
@@ -270,12 +270,6 @@ class RetryingModel:
         if self._breaker.last_success is None or self._breaker.last_success < failures.since:
             self._breaker.open(f"no call succeeded for {self._policy.endurance:,.0f} s, last with {_sentence(failure)}")
         return False
-
-
-def _count_tokens(request: Request) -> int:
-    """Count tokens as providers do for rate limits: the prompt and the longest reply it allows."""
-    usage = bound_request_usage(request, estimate_token_count)
-    return usage.prompt_tokens + usage.completion_tokens
 
 
 def _sentence(failure: CallFailure) -> str:

@@ -220,10 +220,11 @@ async def _prefetch_replies(
                         f"{name}: {collected.under_way:,} requests are in batches that are not finished yet, and "
                         f"{collected.answered:,} are answered. Run the same command again to collect them."
                     )
-                left = [*collected.unanswered, *sent.refused]
-                unanswered |= {request.key for request in left}
+                remaining = [*collected.unanswered, *sent.refused]
+                unanswered |= {request.key for request in remaining}
                 options.notify(
-                    f"{name}: {collected.answered:,} requests answered in batches, {len(left):,} left for single calls"
+                    f"{name}: {collected.answered:,} requests answered in batches, "
+                    f"{len(remaining):,} left for single calls"
                 )
 
 

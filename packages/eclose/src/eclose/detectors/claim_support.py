@@ -25,7 +25,7 @@ from eclose.prompts.detector_questions import (
 from eclose.values.segmentation import split_sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from eclose.calls.model import ChatModel, Request
     from eclose.detectors.settings import ChatDetectorSettings
@@ -42,11 +42,12 @@ async def score_claim_support(
     """Return the share of the response's statements or claims that the evidence supports."""
     detector, questions = settings.detector, settings.claim_questions
     make_score = partial(DetectorScore, response_id=response.id, detector=detector, model=model.name)
+    ask = partial(ask_structured, model, decoding=settings.decoding, attempts=settings.attempts)
     if not response.trace.steps and response.answer is None:
         return make_score(score=None, unscored=_NOTHING_SAID[detector])
     statements: list[str] = []
     for prompt in _build_extraction_prompts(instance, response, settings):
-        answer = await _ask(model, prompt, partial(parse_extracted_statements, questions), settings)
+        answer = await ask(prompt, partial(parse_extracted_statements, questions))
         if answer.reason is not None:
             # A score without the claims of one sentence would be of another response.
             return make_score(score=None, **_explain_failure(prompt, answer))
@@ -59,7 +60,7 @@ async def score_claim_support(
     if not distinct:
         return make_score(score=None, unscored=_NOTHING_SAID[detector])
     prompt = build_verification_prompt(questions, instance, distinct)
-    answer = await _ask(model, prompt, partial(parse_support_decisions, questions, len(distinct)), settings)
+    answer = await ask(prompt, partial(parse_support_decisions, questions, len(distinct)))
     if answer.reason is not None:
         failure = _explain_failure(prompt, answer)
         # The statements were paid for and show what the second question was about.
@@ -105,12 +106,6 @@ def build_claim_requests(instance: Instance, response: Response, settings: ChatD
             yield build_structured_request(prompt, settings.decoding)
         verification = build_verification_prompt(settings.claim_questions, instance, texts)
         yield build_structured_request(verification, settings.decoding)
-
-
-async def _ask(
-    model: ChatModel, prompt: PromptWithSchema, parse: Callable[[Any], Any], settings: ChatDetectorSettings
-) -> StructuredAnswer:
-    return await ask_structured(model, prompt, parse, decoding=settings.decoding, attempts=settings.attempts)
 
 
 def _explain_failure(prompt: PromptWithSchema, answer: StructuredAnswer) -> dict[str, Any]:

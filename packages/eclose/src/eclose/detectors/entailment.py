@@ -121,6 +121,10 @@ def _find_last_fit(text: str, start: int, ends: Sequence[int], fits: Callable[[s
     return ends[last] if last >= first else None
 
 
+class PremiseTooLongError(Exception):
+    """A premise that is too long for its hypothesis and is not read in windows, or fits into none."""
+
+
 @dataclass
 class PairCollector:
     """The pairs of one response, with the windows of premises that are too long."""
@@ -131,8 +135,8 @@ class PairCollector:
     split_premises: int = 0
     """Number of premises that needed more than one window."""
 
-    def add(self, premise: str, hypothesis: str) -> range | None:
-        """Add a premise with its hypothesis; return the numbers of its pairs, or None where it is too long."""
+    def add(self, premise: str, hypothesis: str) -> range:
+        """Add a premise with its hypothesis; return the numbers of its pairs."""
         limit = self.model.token_limit
         pair = self.model.encode_pair(premise, hypothesis)
         pairs = [pair]
@@ -145,7 +149,7 @@ class PairCollector:
             pairs = [self.model.encode_pair(window, hypothesis) for window in windows]
             self.split_premises += 1
         if not pairs:
-            return None
+            raise PremiseTooLongError
         self.pairs += pairs
         return range(len(self.pairs) - len(pairs), len(self.pairs))
 
@@ -185,7 +189,9 @@ class ClosureDetector:
         hypothesis = f"the answer to {task.instance.question} is {response.answer}"
         tokens = len(model.encode_pair(premise, hypothesis))
         collector = PairCollector(model, self.windowed)
-        if collector.add(premise, hypothesis) is None:
+        try:
+            collector.add(premise, hypothesis)
+        except PremiseTooLongError:
             return explain(unscored=Unscored.TOO_LONG, details={"tokens": tokens, "limit": model.token_limit})
 
         def conclude(probabilities: Sequence[float]) -> DetectorScore:
@@ -262,11 +268,11 @@ class StepSupportDetector:
         ]
         cells = []
         for number in numbers:
-            cell = self._add_step(collector, response.trace.texts[number], passages)
-            if cell is None:
+            try:
+                cells.append(self._add_step(collector, response.trace.texts[number], passages))
+            except PremiseTooLongError:
                 details = {**notes, "step": number + 1, "limit": model.token_limit}
                 return record(score=None, unscored=Unscored.TOO_LONG, details=details)
-            cells.append(cell)
 
         def conclude(probabilities: Sequence[float]) -> DetectorScore:
             steps = [
@@ -280,27 +286,18 @@ class StepSupportDetector:
 
         return PairPlan(tuple(collector.pairs), conclude)
 
-    def _add_step(
-        self, collector: PairCollector, step: str, passages: Sequence[Sequence[str]]
-    ) -> list[list[list[int]]] | None:
-        """Add the pairs of a step with every passage.
-
-        Returns:
-            Their numbers by passage, then by hypothesis, then by window; None where one is too long.
-        """
+    def _add_step(self, collector: PairCollector, step: str, passages: Sequence[Sequence[str]]) -> _StepPairs:
+        """Add the pairs of a step with every passage, and return their numbers."""
         text = _CITATION.sub("", step).strip() if self.strip_citations else step
         # A step of nothing but a mark keeps it: an empty hypothesis says nothing.
         hypotheses = self.split_step(text or step)
-        table = []
-        for premises in passages:
-            row = []
-            for hypothesis in hypotheses:
-                numbers = [collector.add(premise, hypothesis) for premise in premises]
-                if any(pairs is None for pairs in numbers):
-                    return None
-                row.append([number for pairs in numbers if pairs is not None for number in pairs])
-            table.append(row)
-        return table
+        return [
+            [
+                [number for premise in premises for number in collector.add(premise, hypothesis)]
+                for hypothesis in hypotheses
+            ]
+            for premises in passages
+        ]
 
 
 LocalDetector: TypeAlias = ClosureDetector | StepSupportDetector

@@ -222,6 +222,10 @@ class EntailmentModel:
 
     def __init__(self, ref: EntailmentModelRef, model: Any, tokenizer: Any) -> None:
         self._ref = ref
+        self.name = ref.name
+        """Name in scores: ``name@revision``."""
+        self.token_limit = ref.token_limit
+        """Largest number of tokens of a pair."""
         self._model = model
         self._tokenizer = tokenizer
         # RoBERTa accepts segments and has one of them, so the second text would be outside its table.
@@ -237,16 +241,6 @@ class EntailmentModel:
                 raise UserError(f"{ref.weights}: its tokenizer begins 0 and 1 with the same token. Use another model.")
         controls = sorted((token for token in tokenizer.all_special_tokens if len(token) > 1), key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, controls)))
-
-    @property
-    def name(self) -> str:
-        """Name in scores: ``name@revision``."""
-        return self._ref.name
-
-    @property
-    def token_limit(self) -> int:
-        """Largest number of tokens of a pair."""
-        return self._ref.token_limit
 
     def encode_pair(self, premise: str, hypothesis: str) -> EncodedPair:
         """Return the tokens of a pair in the layout of the model; nothing is cut."""

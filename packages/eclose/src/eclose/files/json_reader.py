@@ -316,18 +316,24 @@ def _skip_byte_order_mark(stream: io.BufferedReader, path: Path) -> bytes:
     return head
 
 
-def _lines(stream: io.BufferedReader, path: Path) -> Iterator[RawRecord]:
-    number = 0
-    while line := stream.readline(RECORD_LIMIT):
+def read_lines(stream: BinaryIO | io.BufferedReader, path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Yield number, offset and bytes of every line that is not blank; a byte order mark is no part of the first."""
+    number = offset = 0
+    while read := stream.readline(RECORD_LIMIT):
         number += 1
-        if line.isspace():
-            continue
-        where = f"line {number}"
+        line = read.removeprefix(_BOM) if number == 1 else read
         # A file without line breaks (one huge object) would otherwise be read into memory as a single line.
-        if len(line) == RECORD_LIMIT and not line.endswith(b"\n"):
-            raise RecordError(
-                f"is longer than {RECORD_LIMIT:,} bytes. Put one record on each line.", path=path, record=where
-            )
+        if len(read) == RECORD_LIMIT and not read.endswith(b"\n"):
+            problem = f"is longer than {RECORD_LIMIT:,} bytes. Put one record on each line."
+            raise RecordError(problem, path=path, record=f"line {number}")
+        if line and not line.isspace():
+            yield number, offset + len(read) - len(line), line
+        offset += len(read)
+
+
+def _lines(stream: io.BufferedReader, path: Path) -> Iterator[RawRecord]:
+    for number, _, line in read_lines(stream, path):
+        where = f"line {number}"
         try:
             yield RawRecord(where, value=parse_json_object(line))
         except RecordError as error:

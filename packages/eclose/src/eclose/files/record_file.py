@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from eclose.errors import RecordError, UserError
 from eclose.files.id_set import SeenIds, hash64
-from eclose.files.json_reader import RECORD_LIMIT, is_plain_json_lines, parse_json_object, require_regular_file
+from eclose.files.json_reader import is_plain_json_lines, parse_json_object, read_lines, require_regular_file
 from eclose.files.jsonl import (
     DUPLICATE,
     ID_REUSED,
@@ -36,13 +36,10 @@ from eclose.files.outcome_counts import RecordCounter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
-    from typing import BinaryIO
 
     from numpy.typing import NDArray
 
 T = TypeVar("T")
-
-_BOM = b"\xef\xbb\xbf"
 
 
 def hash_ids(ids: Sequence[str]) -> NDArray[np.uint64]:
@@ -109,7 +106,7 @@ class RecordFile(Generic[T]):
         decode = self._decode_vouched if self._vouched else partial(_decode_line, self.kind)
         try:
             with self.path.open("rb") as file:
-                for number, position, line in _read_lines(file, self.path):
+                for number, position, line in read_lines(file, self.path):
                     try:
                         value = decode(line)
                     except _UnreadableLineError as unreadable:
@@ -228,21 +225,6 @@ def _is_readable_json_lines(path: Path) -> bool:
         return False
 
 
-def _read_lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Yield number, offset and bytes of every line that is not blank."""
-    offset = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
-    file.seek(offset)
-    number = 0
-    while line := file.readline(RECORD_LIMIT):
-        number += 1
-        if len(line) == RECORD_LIMIT and not line.endswith(b"\n"):
-            problem = f"is longer than {RECORD_LIMIT:,} bytes. Put one record on each line."
-            raise RecordError(problem, path=path, record=f"line {number}")
-        if not line.isspace():
-            yield number, offset, line
-        offset += len(line)
-
-
 class _UnreadableLineError(Exception):
     """A line that holds no record, with the kind of error that it is counted under."""
 
@@ -323,7 +305,7 @@ def index_jsonl_file(
         if file.read(2) == b"\x1f\x8b":
             raise UserError(f"{path}: is packed with gzip, which allows no random access. Unpack it first.")
         file.seek(0)
-        for number, offset, line in _read_lines(file, path):
+        for number, offset, line in read_lines(file, path):
             record = _check_line(path, kind, number, line, refuse, seen_ids)
             counter.add(record)
             if record.error is None and record.rejected is None and record.value is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -142,7 +142,10 @@ class PipelineStep:
         Without the note, a run that stopped half way and is repeated with another server, model, setting or ledger
         would start from the beginning and pay for everything again.
         """
-        earlier = _read_start_note(self._start_note_path)
+        earlier: Any = None
+        with suppress(OSError, ValueError):  # missing, or no note
+            earlier = json.loads(self._start_note_path.read_bytes())
+        earlier = earlier if isinstance(earlier, dict) else {}
         is_same_work = earlier.get("work") == self.work_id
         if is_same_work and earlier.get("ledger") == ledger:
             return
@@ -326,15 +329,6 @@ def companion_file_path(path: Path, ending: str) -> Path:
 def _is_same_file(first: Path, second: Path) -> bool:
     """Return whether two paths lead to one file, also through links."""
     return first.resolve() == second.resolve() or (first.exists() and second.exists() and first.samefile(second))
-
-
-def _read_start_note(path: Path) -> dict[str, Any]:
-    """Return the note; empty where the file is missing or is not a note."""
-    try:
-        note = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return note if isinstance(note, dict) else {}
 
 
 def _list_differences(earlier: object, settings: Mapping[str, Any]) -> list[str]:

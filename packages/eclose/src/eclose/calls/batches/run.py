@@ -73,7 +73,6 @@ class BatchSettings:
     """Seconds that a run waits for its batches before it stops and leaves them to a later one; None for no limit."""
 
     def __post_init__(self) -> None:
-        """Refuse limits that are not positive."""
         if min(self.requests, self.bytes, self.attempts, self.largest_result) < 1 or self.deadline <= 0:
             raise SettingError("requests, bytes, deadline, attempts and largest_result must be positive.")
         if min(self.poll, self.first_wait, self.price_factor, self.wait or 0.0) < 0:
@@ -164,7 +163,11 @@ class ModelBatches:
             self._dialect = replace(self._dialect, **learned)
         unsent = [note for note in notes if note.state is BatchShardState.WRITTEN]
         under_way = {name for note in notes if note.state is BatchShardState.CREATED for name in note.records}
-        submission = _Submission(listed, await self._find_intents(unsent), under_way)
+        names = {name for note in unsent for name in note.records}
+        # Shards that were never sent may have intents in the ledger; their requests need no second one.
+        orphans = await self._ledger.list_orphans() if unsent else []
+        intended = {intent.key for intent in orphans if format_custom_id(intent.key) in names}
+        submission = _Submission(listed, intended, under_way)
         try:
             async for chunk in _chunk_requests(requests):
                 await self._add_new(chunk, submission, budget)
@@ -177,13 +180,6 @@ class ModelBatches:
             if current is not None and current.state is BatchShardState.WRITTEN:
                 self._folder.drop(note)
         return submission.counts
-
-    async def _find_intents(self, unsent: list[BatchShardNote]) -> set[str]:
-        """Return the keys with an intent in the ledger for shards that were never sent: they need no second intent."""
-        if not unsent:
-            return set()
-        names = {name for note in unsent for name in note.records}
-        return {intent.key for intent in await self._ledger.list_orphans() if format_custom_id(intent.key) in names}
 
     async def _add_new(
         self, chunk: list[tuple[str, Request]], submission: _Submission, budget: RunBudget | None
@@ -229,17 +225,14 @@ class ModelBatches:
         for chunk in chunk_for_ledger(intent for intent in intents if intent.key not in submission.intended):
             await asyncio.gather(*(self._ledger.intend(intent) for intent in chunk))
         if (batch := _find_batch(note, submission.listed, set(note.earlier))) is None:
-            batch = await self._create(note)
+            note.file_id = await self._provider.upload(self._folder.requests(note))
+            # From here on only the provider's list tells whether the batch exists.
+            note.state = BatchShardState.INTENDED
+            self._folder.save(note)
+            batch = await self._provider.create(note.file_id, note.shard)
             submission.counts.batches.append(batch.id)
         self._save_created(note, batch)
         submission.under_way.update(shard.lines)
-
-    async def _create(self, note: BatchShardNote) -> ProviderBatch:
-        note.file_id = await self._provider.upload(self._folder.requests(note))
-        # From here on only the provider's list tells whether the batch exists.
-        note.state = BatchShardState.INTENDED
-        self._folder.save(note)
-        return await self._provider.create(note.file_id, note.shard)
 
     def _save_created(self, note: BatchShardNote, batch: ProviderBatch) -> None:
         note.state, note.batch_id = BatchShardState.CREATED, batch.id

@@ -7,7 +7,7 @@ machine: every worker finds the model by its name, with a key from its own envir
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from eclose.calls.model import RunModel
     from eclose.files.manifest import Manifest
 
-RunFactory: TypeAlias = Callable[[], Awaitable[ModelRun[Any]]]
+RunFactory: TypeAlias = Callable[[], Coroutine[Any, Any, ModelRun[Any]]]
 """Coroutine function that builds the same run on any machine: a function of a module, or a ``partial`` of one."""
 
 
@@ -57,7 +57,7 @@ def run_models_on_ray(
         raise SettingError(
             f"workers: {ray.workers} is more than --concurrency {calls.concurrency}: some would be idle."
         )
-    run = asyncio.run(_build(make_run))
+    run = asyncio.run(make_run())
     # Every worker opens the model on its own machine, by its name; local weights are named by a path of this machine.
     if local := [model.name for model in run.model_refs if not isinstance(model, ServedModelRef)]:
         raise SettingError(f"{local[0]}: workers of a cluster need a served model. Give the base URL of its server.")
@@ -75,10 +75,6 @@ def run_models_on_ray(
     finally:
         lock.release()
     return RunResult(run.stage, manifest, again=False)
-
-
-async def _build(make_run: RunFactory) -> ModelRun[Any]:
-    return await make_run()
 
 
 async def work_on_shard(

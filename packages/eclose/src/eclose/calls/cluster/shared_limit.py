@@ -240,27 +240,19 @@ def _usable(share: RateLimitShare) -> RateLimitShare:
 @asynccontextmanager
 async def _run_alongside(background: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Run a coroutine for the length of the block; where it fails, the block ends with its error."""
-    block = asyncio.current_task()
-    assert block is not None
-    task = asyncio.create_task(background)
-
-    def end_block(_: asyncio.Task[None]) -> None:
-        block.cancel()
-
-    task.add_done_callback(end_block)
+    failure: BaseException | None = None
     try:
-        yield
-    except asyncio.CancelledError:
-        if not task.done() or task.cancelled():
-            raise
-        # The cancellation came from this function and not from the caller: it is undone, and the real error raised
-        # instead.
-        block.uncancel()
-        task.result()
-    finally:
-        task.remove_done_callback(end_block)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(background)
+            try:
+                yield
+            finally:
+                task.cancel()
+    except BaseExceptionGroup as failures:
+        # The error of the coroutine comes before that of the block.
+        failure = failures.exceptions[0]
+    if failure is not None:
+        raise failure
 
 
 def _time() -> float:

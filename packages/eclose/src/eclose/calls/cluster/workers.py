@@ -231,20 +231,17 @@ class _WorkerPool(Generic[T]):
         except errors.RayActorError as death:
             # A worker that only seems dead must not continue beside its successor.
             self._ray.kill(worker)
-            self._record_death(shard, death)
+            self._deaths[shard] += 1
+            restart = self._deaths[shard] <= self._settings.restarts
+            (self._waiting if restart else self._abandoned).append(shard)
+            reason = " ".join(str(death).split())
+            self._tell(f"a worker died on {shard}, which is {'started again' if restart else 'abandoned'}: {reason}")
             worker = self._start_worker()
         except errors.RayTaskError as failed:
             self._stop(failed.cause if isinstance(failed.cause, UserError) else failed)
         except errors.RayError as failed:
             self._stop(Resumable(f"Ray: {failed} {_CONTINUE}"))
         self._assign(worker)
-
-    def _record_death(self, shard: RecordShard, death: Exception) -> None:
-        self._deaths[shard] += 1
-        restart = self._deaths[shard] <= self._settings.restarts
-        (self._waiting if restart else self._abandoned).append(shard)
-        reason = " ".join(str(death).split())
-        self._tell(f"a worker died on {shard}, which is {'started again' if restart else 'abandoned'}: {reason}")
 
     def _stop(self, error: Exception) -> None:
         """Ask all workers to finish their records in progress and take no further one."""

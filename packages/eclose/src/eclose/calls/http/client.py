@@ -74,7 +74,6 @@ class HttpClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        """Return the client; nothing is sent yet."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -115,7 +114,11 @@ class HttpClient:
         """Send one request, with a JSON body or a form; yield the response before its body is read."""
         data: bytes | BytesIO | aiohttp.FormData | None = form
         if body is not None:
-            data = _encode_body(body)
+            try:
+                encoded = _ENCODER.encode(body).encode()
+            except (RecursionError, TypeError, ValueError) as error:  # half a character, infinity
+                raise UnencodableRequest(f"its content cannot be encoded: {error}") from None
+            data = encoded if len(encoded) < _LARGE_BODY else BytesIO(encoded)
         url = URL(f"{self._base_url}{path}")
         if self._query or query:
             url = url.extend_query(self._query + query)
@@ -158,14 +161,6 @@ class StreamedResponse:
             if 200 <= self.status < 300:
                 raise
         return HttpResponse(self.status, self.headers, bytes(body))
-
-
-def _encode_body(body: object) -> bytes | BytesIO:
-    try:
-        data = _ENCODER.encode(body).encode()
-    except (RecursionError, TypeError, ValueError) as error:  # half a character, infinity
-        raise UnencodableRequest(f"its content cannot be encoded: {error}") from None
-    return data if len(data) < _LARGE_BODY else BytesIO(data)
 
 
 @cache

@@ -248,11 +248,10 @@ class Endpoint:
         """Name of the model in records and call keys."""
 
     def __repr__(self) -> str:
-        """Return name and base URL, without the key."""
+        # Without the key.
         return f"Endpoint({self.name!r}, base_url={self._route.base_url!r})"
 
     async def __aenter__(self) -> Self:
-        """Return this endpoint; nothing is sent yet."""
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -319,8 +319,8 @@ def find_resource_name(base_url: str) -> str | None:
 def describe_unknown_provider(name: str) -> str:
     """Return the message for ``provider/model`` with a provider that is not in the table."""
     provider, _, model = name.partition("/")
-    known = _OTHER_NAMES.get(provider.lower())
-    nearest = [known] if known else get_close_matches(provider.lower(), MODEL_PROVIDERS, n=1)
+    alias = _OTHER_NAMES.get(provider.lower())
+    nearest = [alias] if alias else get_close_matches(provider.lower(), MODEL_PROVIDERS, n=1)
     hint = f" Did you mean {nearest[0]}/{model}?" if nearest else ""
     return (
         f"{name}: there is no provider {provider!r}.{hint} Use one of {', '.join(MODEL_PROVIDERS)}; "

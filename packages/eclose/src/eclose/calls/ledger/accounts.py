@@ -266,7 +266,11 @@ class WriterAccounting:
             return None  # the connection was lost after the commit took effect
         account: RunAccount | None
         if self._shared and (row["reserved"] or cap is not None):
-            account, exists = self._intend_new(connection, row, cap)
+            self._priced = True
+            result = connection.execute(sql.INTEND_NEW, {**row, "cap": cap}).one_or_none()
+            if result is None:
+                raise self._refuse(connection)
+            account, exists = RunAccount(result.spent, result.reserved, result.assumed), not result.written
         else:
             account = self.reserve(connection, row["reserved"], cap)
             exists = not write_row(connection, sql.ADD_CALL, row)
@@ -286,14 +290,6 @@ class WriterAccounting:
             raise CallInFlightError("is under way in another process.", path=self._label, record=key)
         problem = "was answered before, and would be paid twice. Use the reply there is."
         raise RecordError(problem, path=self._label, record=key)
-
-    def _intend_new(self, connection: Connection, row: Mapping[str, Any], cap: int | None) -> tuple[RunAccount, bool]:
-        """Reserve the highest cost, and write the intent of a new call; return the totals, and whether it was known."""
-        self._priced = True
-        result = connection.execute(sql.INTEND_NEW, {**row, "cap": cap}).one_or_none()
-        if result is None:
-            raise self._refuse(connection)
-        return RunAccount(result.spent, result.reserved, result.assumed), not result.written
 
     def is_in_flight(self, connection: Connection, key: str) -> bool:
         """Return whether another live writer waits for the reply to a call; mark sends of dead ones as broken off."""
@@ -320,7 +316,9 @@ class WriterAccounting:
         if priced and self._shared:
             # The order of ``intend``: a reply locks its call, and a process that sends the same call for another record
             # already holds the account.
-            self._lock_account(connection)
+            if (transaction := connection.get_transaction()) is not self._locked_in:
+                connection.execute(sql.LOCK_ACCOUNT, {"run": self._run})
+                self._locked_in = transaction
             if connection.execute(sql.SETTLE_ONLY_SEND, row).rowcount:
                 return
         before = self.read_sends(connection, key) if priced else None
@@ -329,12 +327,6 @@ class WriterAccounting:
             has_own_send = any(send.writer == self._writer for send in before.sends)
             writer = self._writer if has_own_send else before.sends[-1].writer
             self.apply(connection, before, replace(before, reply=(writer, self._run, cost)))
-
-    def _lock_account(self, connection: Connection) -> None:
-        """Lock the totals of the run until the transaction ends, once in each transaction."""
-        if (transaction := connection.get_transaction()) is not self._locked_in:
-            connection.execute(sql.LOCK_ACCOUNT, {"run": self._run})
-            self._locked_in = transaction
 
 
 def find_last_open_send(sends: CallSendHistory, writer: bytes | None) -> CallSend | None:

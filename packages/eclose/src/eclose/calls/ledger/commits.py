@@ -313,7 +313,10 @@ class _Outage:
         if self._since is None and _is_away(error):
             self._since = self._began
         self._began = None
-        self._answered = self._answered or _is_restarting(error)
+        # A server that starts, stops or recovers refuses connections. Such a refusal has no SQLSTATE in psycopg, so the
+        # server's own words are all there is.
+        restarts = _sqlstate(error) in _RESTARTING or "FATAL:  the database system is " in str(error.orig)
+        self._answered = self._answered or restarts
         if not (self._max_outage and self._answered and _is_away(error)) or time.monotonic() >= self._end():
             return False
         self._warn(f"cannot be used now ({_sentence(error)})")
@@ -393,14 +396,6 @@ def _is_away(error: DBAPIError) -> bool:
 
 def _is_job_error(error: DBAPIError) -> bool:
     return isinstance(error, _JOB_ERRORS) and _sqlstate(error) != _NO_TABLE
-
-
-def _is_restarting(error: DBAPIError) -> bool:
-    """Return whether a server refused a connection because it starts, stops or recovers.
-
-    A refused connection has no SQLSTATE in psycopg, so the server's own words are all there is.
-    """
-    return _sqlstate(error) in _RESTARTING or "FATAL:  the database system is " in str(error.orig)
 
 
 def _sqlstate(error: DBAPIError) -> str | None:

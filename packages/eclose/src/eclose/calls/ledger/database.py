@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import secrets
 import sqlite3
 import time
@@ -220,10 +221,14 @@ class WriterLock:
                 f"{path}: this system has no file locks. Keep the ledger in PostgreSQL, --ledger postgresql://..."
             ) from missing
         except OSError as locked:
-            holder = self._describe_holder()
+            holding = self._describe_holder()
             self.release()
-            raise UserError(f"{path}: {holder}. Wait until it ends, or choose another file.") from locked
-        self._write_holder(purpose)
+            raise UserError(f"{path}: {holding}. Wait until it ends, or choose another file.") from locked
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        holder = {"process": os.getpid(), "host": platform.node(), "purpose": purpose, "since": now}
+        os.ftruncate(self._file, 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        os.write(self._file, json.dumps(holder).encode() + b"\n")
 
     def __enter__(self) -> Self:
         return self
@@ -234,13 +239,6 @@ class WriterLock:
     def release(self) -> None:
         """Release the lock. Its file stays: after a removal, two processes could lock two files of one name."""
         os.close(self._file)
-
-    def _write_holder(self, purpose: str) -> None:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        holder = {"process": os.getpid(), "host": platform.node(), "purpose": purpose, "since": now}
-        os.ftruncate(self._file, 0)
-        os.lseek(self._file, 0, os.SEEK_SET)
-        os.write(self._file, json.dumps(holder).encode() + b"\n")
 
     def _describe_holder(self) -> str:
         """Return the holder of the lock; until it has written its name, the previous one or "another process"."""
@@ -323,15 +321,12 @@ def detect_network_file_system(path: Path, mounts: Path = _MOUNTS) -> str | None
         lines = mounts.read_text("utf-8", "replace").splitlines()
     except OSError:
         return None
-    kinds = {_unescape_mount(mount): kind for _, mount, kind, *_ in map(str.split, lines)}
+    # The list writes blanks and backslashes in octal.
+    kinds = {
+        re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), mount): kind
+        for _, mount, kind, *_ in map(str.split, lines)
+    }
     path = path.resolve()
     # The longest mount point above the path is the one that holds it.
     nearest = next((kinds[str(folder)] for folder in (path, *path.parents) if str(folder) in kinds), None)
     return nearest if nearest in _NETWORK_FILE_SYSTEMS else None
-
-
-def _unescape_mount(mount: str) -> str:
-    """Return a mount point as a path: the list writes blanks and backslashes in octal."""
-    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        mount = mount.replace(code, character)
-    return mount

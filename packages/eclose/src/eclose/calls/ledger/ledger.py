@@ -408,7 +408,8 @@ class Ledger:
         while page := await self._commits.run(lambda connection: query.read_page(connection, parameters)):
             for row in page:
                 yield row
-            parameters["first"] = _after(page[-1].position)
+            position = page[-1].position
+            parameters["first"] = position + 1 if isinstance(position, int) else position + b"\0"
 
     def _error(self, record: str, problem: str) -> RecordError:
         return RecordError(problem, path=self._label, record=record)
@@ -418,7 +419,3 @@ class Ledger:
             f"{self._label}: {name} is damaged. Restore the ledger from a copy, or delete what is damaged: "
             f"eclose ledger check {self._label} --delete-damaged"
         )
-
-
-def _after(position: Any) -> Any:
-    return position + 1 if isinstance(position, int) else position + b"\0"

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from eclose.calls.local.chat_template import decode_reply_tokens, find_stop_ids, limit_new_tokens, tokenize_prompt
 from eclose.calls.local.weights import (
+    find_device,
     load_causal_model,
     load_tokenizer,
     probe_logits,
@@ -142,10 +143,7 @@ class TransformersModel:
         **settings: Any,
     ) -> TransformersModel:
         """Load a model by name or folder, on the accelerator where there is one."""
-        if device is None:
-            accelerator = torch.accelerator.current_accelerator(check_available=True)
-            device = "cpu" if accelerator is None else accelerator.type
-        model = load_causal_model(name, revision=revision, dtype=dtype, device=device)
+        model = load_causal_model(name, revision=revision, dtype=dtype, device=device or find_device())
         return cls.of(model, load_tokenizer(name, revision), name, **settings)
 
     def with_adapter(self, folder: Path) -> TransformersModel:
@@ -178,8 +176,9 @@ class TransformersModel:
         config = self.base.model.config.get_text_config()
         context = getattr(config, "max_position_embeddings", None) or _UNBOUNDED
         limits = limit_new_tokens(ids, requests, context if self.context is None else min(context, self.context))
+        draws = [(each.replica, each.attempt) if each.attempt else (each.replica,) for each in requests]
         return [
-            _Prompt(index, ids[index], limits[index], request.decoding, _number_draw(request))
+            _Prompt(index, ids[index], limits[index], request.decoding, draws[index])
             for index, request in enumerate(requests)
         ]
 
@@ -187,7 +186,11 @@ class TransformersModel:
         # Padding is masked on the left, and behind an end token on the right it is cut off, so any token serves.
         pad = min(self.stops)
         # ids and mask have the shape (prompts, longest prompt); out adds the new tokens on the right.
-        ids, mask = _pad_left(batch, pad, self.base.model.device)
+        width, device = max(len(prompt.ids) for prompt in batch), self.base.model.device
+        ids = torch.tensor([[pad] * (width - len(prompt.ids)) + prompt.ids for prompt in batch], device=device)
+        mask = torch.tensor(
+            [[0] * (width - len(prompt.ids)) + [1] * len(prompt.ids) for prompt in batch], device=device
+        )
         sampled = any(prompt.decoding.temperature > 0 for prompt in batch)
         max_new = max(prompt.max_new for prompt in batch)
         with self.base.using(self.adapter):
@@ -219,13 +222,6 @@ def _fill(queue: Sequence[_Prompt], budget: int) -> list[_Prompt]:
     while size < len(queue) and _count_tokens(queue[: size + 1]) <= budget:
         size += 1
     return list(queue[:size])
-
-
-def _pad_left(batch: Sequence[_Prompt], pad: int, device: Any) -> tuple[Tensor, Tensor]:
-    width = max(len(prompt.ids) for prompt in batch)
-    ids = [[pad] * (width - len(prompt.ids)) + prompt.ids for prompt in batch]
-    mask = [[0] * (width - len(prompt.ids)) + [1] * len(prompt.ids) for prompt in batch]
-    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 
 def _raise_unless_splittable(error: Exception, batch: Sequence[_Prompt]) -> None:
@@ -262,10 +258,6 @@ class _SampleTokens:
             chosen[row] = -torch.inf
             chosen[row, token] = 0
         return chosen
-
-
-def _number_draw(request: Request) -> tuple[int, ...]:
-    return (request.replica, request.attempt) if request.attempt else (request.replica,)
 
 
 def _generator(prompt: _Prompt) -> torch.Generator:

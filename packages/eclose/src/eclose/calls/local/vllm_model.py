@@ -134,13 +134,11 @@ class VllmModel:
     def _prepare(self, requests: Sequence[Request]) -> tuple[list[list[int]], list[Any]]:
         prompts = [tokenize_prompt(self.tokenizer, request) for request in requests]
         limits = limit_new_tokens(prompts, requests, self.context)
-        sampling = []
-        for limit, request in zip(limits, requests, strict=True):
-            decoding = request.decoding
-            sampling.append(
-                self._sampling(limit, temperature=decoding.temperature, top_p=decoding.top_p, seed=request.seed)
-            )
-        return prompts, sampling
+        decodings = [(request.decoding, request.seed) for request in requests]
+        return prompts, [
+            self._sampling(limit, temperature=decoding.temperature, top_p=decoding.top_p, seed=seed)
+            for limit, (decoding, seed) in zip(limits, decodings, strict=True)
+        ]
 
     @cached_property
     def _fingerprint(self) -> list[tuple[int, float]]:

@@ -147,7 +147,9 @@ def read_turn_markers(tokenizer: Any) -> ReplyTurnMarkers:
     before = _WORD + prompt.rpartition(_WORD)[2]
     opening = conversation[len(prompt) : conversation.rindex(_REPLY)] if conversation.startswith(prompt) else ""
     tail = conversation.rpartition(_REPLY)[2]
-    tokens = {token for token in _turn_tokens(tokenizer) if token in tail}
+    special = {str(token) for token in tokenizer.added_tokens_decoder.values()} | set(tokenizer.all_special_tokens)
+    # Tokens of white space, which some vocabularies add, end no turn.
+    tokens = {token for token in special if token.strip() and token in tail}
     if tokens:
         # The first of them ends the turn; the text after it only separates turns.
         token = min(tokens, key=tail.index)
@@ -159,12 +161,6 @@ def read_turn_markers(tokenizer: Any) -> ReplyTurnMarkers:
             f"{tokenizer.name_or_path}: neither chat template nor tokenizer ends a turn. Choose another model."
         )
     return ReplyTurnMarkers(before, opening if opening.isspace() else "", end, token)
-
-
-def _turn_tokens(tokenizer: Any) -> set[str]:
-    """Return the tokens that can end a turn. Tokens of white space, which some vocabularies add, are left out."""
-    added = {str(token) for token in tokenizer.added_tokens_decoder.values()}
-    return {token for token in added | set(tokenizer.all_special_tokens) if token.strip()}
 
 
 def load_causal_model(
@@ -194,7 +190,7 @@ def load_causal_model(
         settings["use_safetensors"] = True
         config = load_model_config(name, revision)
         settings |= _plain_weights(config)
-        if dtype == "auto" and _runs_on_cpu(device):
+        if dtype == "auto" and (device or find_device()) == "cpu":
             settings["dtype"] = _fastest_dtype(config)
         if load_in_4bit:
             settings["quantization_config"] = _nf4(name, config, settings)
@@ -300,12 +296,8 @@ def load_scoring_model(
     It is put on the accelerator where there is one. Raises UserError where the weights are not in safetensors, or some
     weights of the class are missing.
     """
-    import torch  # noqa: PLC0415
-
     refuse_pickled_weights(name)
-    if device is None:
-        accelerator = torch.accelerator.current_accelerator(check_available=True)
-        device = "cpu" if accelerator is None else accelerator.type
+    device = device or find_device()
     precision: Any = _fastest_dtype(load_model_config(name, revision)) if (dtype, device) == ("auto", "cpu") else dtype
     settings = {"revision": revision, "dtype": precision, "use_safetensors": True, "output_loading_info": True}
     try:
@@ -354,10 +346,12 @@ def refuse_pickled_weights(name: str) -> None:
         )
 
 
-def _runs_on_cpu(device: str | None) -> bool:
+def find_device() -> str:
+    """Return the type of the accelerator, ``cpu`` where there is none."""
     import torch  # noqa: PLC0415
 
-    return device == "cpu" or (device is None and not torch.accelerator.is_available())
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    return "cpu" if accelerator is None else accelerator.type
 
 
 def _fastest_dtype(config: Any) -> Any:
