@@ -146,7 +146,7 @@ class Words:
             return Role.QUESTION
         if self.match_named_answer(text) is not None:
             return Role.NAMES_ANSWER
-        if "=" in bare:
+        if "=" in bare or not any(map(str.isalpha, bare)):
             return Role.CLAIM
         for language in self.all:
             if (role := _announce(bare, language)) is not None:
