@@ -180,6 +180,8 @@ def add_tool_outputs(instance: Instance, reading: Reading) -> Instance:
     Other evidence makes another question, so a hash of the new passages is appended to the id. Output that repeats a
     passage is dropped; that of a repeated search becomes one passage.
     """
+    if not reading.evidence:
+        return instance
     passages_before = {_collapse_blanks(passage.text) for passage in instance.evidence}
     new: dict[str, tuple[str, str]] = {}
     for output in reading.evidence:

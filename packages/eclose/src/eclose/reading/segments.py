@@ -61,7 +61,7 @@ MARKER = re.compile(
     r"[*_]*\s*(?:[.:)]|[-–—](?=\s))[*_]*)\s+(?=\S)"
 )
 _NO_MARKER = re.compile(r"(?!)")
-LINE_BREAK = re.compile(r"\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+\s*")
+_LINE_BREAK = re.compile(r"\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+\s*")
 _QUOTED = re.compile(r"^(?:\s*>)+ ?")
 _UNFINISHED = re.compile(r"[^\W_][,;]?$|[,;–—-]$")
 # "[1]", "[1, 2]", "[^3]", "【4†source】", "(5)", as models cite passages; several may follow each other.
@@ -146,7 +146,7 @@ class Words:
             return Role.QUESTION
         if self.match_named_answer(text) is not None:
             return Role.NAMES_ANSWER
-        if "=" in bare:
+        if "=" in bare or not any(map(str.isalpha, bare)):
             return Role.CLAIM
         for language in self.all:
             if (role := _announce(bare, language)) is not None:
@@ -238,7 +238,7 @@ def _strip_quotation(line: str) -> str:
 def join_lines(text: str) -> str:
     """Return a text on one line: each break with the blanks around it is a blank."""
     # A break is not printable, and most texts have none.
-    return text if text.isprintable() else LINE_BREAK.sub(" ", text)
+    return text if text.isprintable() else _LINE_BREAK.sub(" ", text)
 
 
 def _segment_lines(lines: Sequence[str], words: Words) -> Iterator[Segment]:

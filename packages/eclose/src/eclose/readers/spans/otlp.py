@@ -106,7 +106,10 @@ def _read_span(record: Mapping[str, Any], ids: _Ids, trace_id: str) -> Span:
 
 
 def _first(record: Mapping[str, Any], *names: str) -> Any:
-    return next((record[name] for name in names if record.get(name) is not None), None)
+    for name in names:
+        if (value := record.get(name)) is not None:
+            return value
+    return None
 
 
 def _read_attributes(record: Mapping[str, Any]) -> dict[str, Any]:

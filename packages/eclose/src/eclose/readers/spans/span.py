@@ -112,7 +112,8 @@ def read_id(value: Any, name: str, *, size: int) -> str:
     if not isinstance(value, str) or not value:
         raise RecordError(f"{name}: is missing or not a text")
     text = value.removeprefix("0x")
-    if len(text) == len(base64.b64encode(bytes(size))) and len(text) != 2 * size:
+    # Base64 writes three bytes in four characters.
+    if len(text) == -(-size // 3) * 4 and len(text) != 2 * size:
         try:
             text = base64.b64decode(text, validate=True).hex()
         except (binascii.Error, ValueError) as error:
@@ -158,9 +159,10 @@ def collect_indexed(attributes: Mapping[str, Any], prefix: str) -> list[dict[str
     if isinstance(whole, list):
         return [dict(item) for item in whole if isinstance(item, Mapping)]
     items: dict[int, dict[str, Any]] = {}
+    start = f"{prefix}."
     for name, value in attributes.items():
-        if name.startswith(f"{prefix}."):
-            index, _, rest = name[len(prefix) + 1 :].partition(".")
+        if name.startswith(start):
+            index, _, rest = name[len(start) :].partition(".")
             if index.isascii() and index.isdigit():
                 items.setdefault(int(index), {})[rest] = value
     return [items[index] for index in sorted(items)]
