@@ -11,7 +11,7 @@ from eclose.errors import RecordError
 from eclose.readers.load import scan_instances, scan_recorded_responses
 from eclose.readers.spans.documents import list_tool_documents
 from eclose.reading.response import read_response
-from tests.readers.spans.files import encode_attributes, make_trace, wrap_spans, write_lines
+from tests.readers.spans.files import ANSWER, encode_attributes, make_trace, wrap_spans, write_lines
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "exports"
 QUESTION = "Where did the person who wrote the novel Sleeping Pilgrim study?"
@@ -112,3 +112,10 @@ def test_passages_that_got_new_ids_from_their_store_make_the_same_question(tmp_p
 )
 def test_list_of_documents_that_python_printed_is_one_passage_each(output, texts):
     assert [chunk.text for chunk in list_tool_documents(output)] == texts
+
+
+def test_only_text_of_an_output_is_the_answer_beside_a_list_of_sources(tmp_path):
+    output = json.dumps({"reply_text": ANSWER, "sources": [{"url": "a"}]})
+    path = write_lines(tmp_path / "traces.jsonl", wrap_spans(*make_trace(output__value=output)))
+    (response,) = scan_recorded_responses(path)
+    assert (response.value.trace.texts, response.value.answer) == (("Ada Rowe designed the bridge.",), "Lund")

@@ -22,7 +22,7 @@ from eclose.readers.spans.content import (
     read_texts_of_documents,
 )
 from eclose.readers.spans.documents import RetrievedChunk
-from eclose.readers.spans.selection import ROOT, CaseSelection, matches_selection, resolve_pointer
+from eclose.readers.spans.selection import ROOT, CaseSelection, matches_selection, parse_json_text, resolve_pointer
 from eclose.readers.spans.span import Span, SpanContent, SpanKind, first_attribute
 from eclose.reading.messages import Part, PartKind, make_result, strip_code
 from eclose.reading.shapes import SUBMITTING
@@ -336,7 +336,11 @@ def _think(output: Any, answer: str, seen: set[str]) -> Iterator[tuple[PartKind,
     """Yield the reasoning and the texts of a model's output, without the answer."""
     messages = read_messages(output)
     if messages is None:
-        text = find_answer(output)
+        # What is prepared for a model, with its messages and tools, is none of its replies.
+        is_request = isinstance(output := parse_json_text(output), Mapping) and bool(
+            {"messages", "tools"} & output.keys()
+        )
+        text = None if is_request else find_answer(output)
         messages = [] if text is None else [ChatMessage("assistant", text)]
     for message in messages:
         for thought in message.reasoning:

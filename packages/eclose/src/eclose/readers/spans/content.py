@@ -10,7 +10,7 @@ from typing import Any
 from eclose.errors import RecordError
 from eclose.readers.spans.documents import RetrievedChunk, parse_listing, read_chunk
 from eclose.readers.spans.selection import parse_json_text
-from eclose.readers.spans.span import as_text
+from eclose.readers.spans.span import as_text, first_attribute
 from eclose.reading.messages import Part, PartKind, find_role, join_texts, read_parts, unwrap_message
 from eclose.reading.shapes import MODEL_ROLES, SUBMITTING, USER_ROLES
 from eclose.reading.slots import Slots, find_object
@@ -38,7 +38,6 @@ _ANSWER_KEYS = (
     "output",
     "result",
     "completion",
-    "raw",
     "text",
     "content",
 )
@@ -153,10 +152,11 @@ def find_questions(value: Any) -> list[str]:
     value = parse_json_text(value)
     if (messages := read_messages(value)) is not None:
         return list(dict.fromkeys(message.text for message in messages if message.is_question))
-    if texts := _find_texts(value, _QUESTION_KEYS, find_questions):
-        return texts
-    nested = set(_find_nested_questions(value, 0))
-    return [*nested] if len(nested) == 1 else []
+    if isinstance(value, Mapping) and not first_attribute(value, _QUESTION_KEYS):
+        nested = set(_find_nested_questions(value, 0))
+        if len(nested) == 1:
+            return [*nested]
+    return _find_texts(value, _QUESTION_KEYS, find_questions)
 
 
 def _find_nested_questions(value: Any, depth: int) -> Iterator[str]:
@@ -191,11 +191,8 @@ def _find_texts(value: Any, keys: tuple[str, ...], find: Any) -> list[str]:
     for key in keys:
         if value.get(key) not in (None, "", [], {}):
             return list(find(value[key]))
-    if len(value) == 1:
-        return list(find(next(iter(value.values()))))
-    # The only text counts, unless what is sought may stand in a list or an object beside it.
     texts = [item for item in value.values() if _as_said(item)]
-    return texts if len(texts) == 1 and not any(isinstance(item, list | Mapping) for item in value.values()) else []
+    return list(find(next(iter(value.values())))) if len(value) == 1 else texts if len(texts) == 1 else []
 
 
 def _as_said(value: Any) -> str | None:
