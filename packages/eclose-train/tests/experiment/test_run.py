@@ -10,8 +10,6 @@ from contextlib import suppress
 
 import pytest
 
-from tests.forking import ForkServer
-
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytest.importorskip("peft", reason="needs the train extra")
 
@@ -153,13 +151,6 @@ def test_a_launcher_trains_in_a_process_of_its_own(write, tmp_path, monkeypatch)
         result = run_experiment(experiment, ["stage=train"])
         assert not result.failed, result.failed
     assert read_results(tmp_path / "here") == read_results(tmp_path / "launched")
-
-
-@pytest.fixture(scope="module")
-def forks():
-    """A process that has imported what a run needs: importing takes longer than running."""
-    with ForkServer("torch", "transformers.trainer", "peft", "eclose.cli.main", OMP_NUM_THREADS="1") as server:
-        yield server
 
 
 @pytest.mark.parametrize(
