@@ -10,7 +10,9 @@ import time
 from itertools import islice
 
 import pytest
+from typer.testing import CliRunner
 
+from eclose.cli.main import app
 from eclose.files import jsonl
 from eclose.readers.load import scan_instances
 from eclose_world.make.instances import make_world_items
@@ -38,8 +40,8 @@ def command(sources, url, out, *more):
 
 
 def ran(*words, code=0):
-    result = subprocess.run(command(*words), capture_output=True, text=True, timeout=600, check=False)
-    assert result.returncode == code, result.stderr
+    result = CliRunner().invoke(app, command(*words)[3:])
+    assert result.exit_code == code, (result.output, result.exception)
     return result.stdout
 
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-import subprocess
 import sys
 from itertools import islice
 
@@ -130,31 +129,39 @@ def test_the_other_engine_is_told_the_rank(run, families, monkeypatch):
     assert engine_settings == {"revision": None, "dtype": "auto", "rank": 4}
 
 
+@pytest.fixture
+def failed(forks, run, families, tmp_path):
+    """The sentence of a selection that fails."""
+
+    def select(run=run, *more):
+        words = ["select", str(run), "--families", str(families), *more]
+        output = tmp_path / "output.txt"
+        output.unlink(missing_ok=True)
+        code, sentence = forks.run("eclose.cli.main", words, output)
+        assert code == 2
+        assert "Traceback" not in sentence
+        return sentence
+
+    return select
+
+
 @pytest.mark.slow
-def test_families_that_cannot_be_read_are_told(run, families):
+def test_families_that_cannot_be_read_are_told(failed, run, families):
     families.write_text(families.read_text() + "no family\n")
     result = select(run, families)
     assert result.exit_code == 3
     assert "1 quarantined (not JSON 1)" in result.output
     families.write_text("no family\n")
-    assert "there is no family to select on (1 received" in failed(run, families)
-
-
-def failed(run, families, *more):
-    command = [sys.executable, "-m", "eclose.cli.main", "select", str(run), "--families", str(families), *more]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 2
-    assert "Traceback" not in result.stderr
-    return result.stderr
+    assert "there is no family to select on (1 received" in failed()
 
 
 @pytest.mark.slow
-def test_mistakes_are_sentences(run, families, tmp_path):
-    assert failed(tmp_path / "nowhere", families).endswith("recipe.json: there is no such file. Check the path.\n")
-    assert "no such model here or on the hub" in failed(run, families, "--model", str(tmp_path / "no-weights"))
+def test_mistakes_are_sentences(failed, run, tmp_path):
+    assert failed(tmp_path / "nowhere").endswith("recipe.json: there is no such file. Check the path.\n")
+    assert "no such model here or on the hub" in failed(run, "--model", str(tmp_path / "no-weights"))
     for step in (4, 8):
         (run / f"checkpoint-{step}" / "complete.json").unlink()
-    assert "has no finished checkpoint" in failed(run, families)
+    assert "has no finished checkpoint" in failed()
 
 
 def test_progress_is_for_terminals(monkeypatch):

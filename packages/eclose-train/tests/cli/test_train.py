@@ -110,15 +110,13 @@ def test_help_answers_without_loading_anything_heavy():
 
 
 @pytest.mark.slow
-def test_a_mistake_is_a_sentence_and_exit_code_two(place, tmp_path):
+def test_a_mistake_is_a_sentence_and_exit_code_two(forks, place, tmp_path):
     words = ["train", str(place / "families.jsonl"), "--model", str(place / "nowhere"), "--out", str(tmp_path / "run")]
-    result = subprocess.run(
-        [sys.executable, "-m", "eclose.cli.main", *words], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 2
-    assert result.stderr.splitlines()[-1].startswith("eclose: ")
-    assert "no such model here or on the hub" in result.stderr
-    assert "Traceback" not in result.stderr
+    code, output = forks.run("eclose.cli.main", words, tmp_path / "output.txt")
+    assert code == 2
+    assert output.splitlines()[-1].startswith("eclose: ")
+    assert "no such model here or on the hub" in output
+    assert "Traceback" not in output
 
 
 def test_a_dry_run_says_what_would_be_trained_and_leaves_no_trace(place, tmp_path, monkeypatch):

@@ -1,8 +1,11 @@
 """Weights, judge and plans of experiments that are run to their end."""
 
+from functools import partial
+
 import pytest
 
 from eclose.files.jsonl import write_records
+from eclose_train.experiment.folder import init_experiment, load_experiment
 from eclose_world.roles.request_handlers import build_world_handlers
 from eclose_world.server.app import ModelServerThread
 from tests.built import build_once
@@ -39,22 +42,38 @@ def judge():
         yield model
 
 
+def write_quick_plan(folder, material, model, **more):
+    """Write a plan of one backbone, one method and one seed."""
+    values = {
+        "backbones": [{"name": "Small", "weights": material / "learned" / "adapter", "learning_rate": 1e-4}],
+        "methods": ["e_closure"],
+        "seeds": [1],
+        "training": QUICK,
+        "judge": {"model": "world", "base_url": model.base_url, "unpriced": True},
+        "max_new_tokens": 120,
+        "selection_max_new_tokens": 120,
+        **{name: material / f"{name.partition('_')[0]}.jsonl" for name in ("train_families", "questions")},
+        "development_families": material / "development.jsonl",
+    }
+    return write_plan(folder, **values | more)
+
+
 @pytest.fixture
 def write(material, judge, tmp_path):
-    """Write a plan of one backbone, one method and one seed into the folder of the test."""
+    """Write a plan into the folder of the test."""
+    return partial(write_quick_plan, tmp_path, material, judge)
 
-    def write(**more):
-        values = {
-            "backbones": [{"name": "Small", "weights": material / "learned" / "adapter", "learning_rate": 1e-4}],
-            "methods": ["e_closure"],
-            "seeds": [1],
-            "training": QUICK,
-            "judge": {"model": "world", "base_url": judge.base_url, "unpriced": True},
-            "max_new_tokens": 120,
-            "selection_max_new_tokens": 120,
-            **{name: material / f"{name.partition('_')[0]}.jsonl" for name in ("train_families", "questions")},
-            "development_families": material / "development.jsonl",
-        }
-        return write_plan(tmp_path, **values | more)
 
-    return write
+@pytest.fixture
+def finished_experiment(material, tmp_path_factory):
+    """An experiment that was run to its end, which no test may change."""
+
+    def build(folder):
+        # Stages need torch.
+        from eclose_train.experiment.run import run_experiment
+
+        with ModelServerThread(build_world_handlers()) as judge:
+            plan = write_quick_plan(folder, material, judge)
+            assert not run_experiment(init_experiment(plan, folder / "experiment")).failed
+
+    return load_experiment(build_once(tmp_path_factory, "experiment-finished", build) / "experiment")

@@ -26,10 +26,8 @@ def folders(experiment, *, tuned):
     return {task.stage: task.folder(experiment.folder) for task in tasks}
 
 
-def test_results_from_elsewhere_are_taken_in_and_never_run_again(write, tmp_path):
-    first = init_experiment(write(), tmp_path / "first")
-    assert not run_experiment(first).failed
-    tuned, untuned = (folders(first, tuned=is_tuned) for is_tuned in (True, False))
+def test_results_from_elsewhere_are_taken_in_and_never_run_again(finished_experiment, write, tmp_path):
+    tuned, untuned = (folders(finished_experiment, tuned=is_tuned) for is_tuned in (True, False))
     runs = [
         {**TUNED, "judged": tuned[Stage.JUDGE], "switches": tuned[Stage.SWITCH]},
         {"backbone": "Small", "responses": untuned[Stage.GENERATE] / "responses.jsonl"},
@@ -50,7 +48,7 @@ def test_results_from_elsewhere_are_taken_in_and_never_run_again(write, tmp_path
         ("backbone", "judge"),
         ("backbone", "switch"),
     }
-    before, after = collect_results(first), collect_results(experiment)
+    before, after = collect_results(finished_experiment), collect_results(experiment)
     assert sorted(map(_without_id, after.verdicts), key=str) == sorted(map(_without_id, before.verdicts), key=str)
     assert {(row.method, row.family_id, tuple(row.scores.values())) for row in after.switches} == {
         (row.method, row.family_id, tuple(row.scores.values())) for row in before.switches
@@ -64,9 +62,8 @@ def test_results_from_elsewhere_are_taken_in_and_never_run_again(write, tmp_path
     result = run_experiment(adapted, ["method=e_closure"])
     assert [task.stage for task in result.before] == [Stage.SELECT]
     assert [task.stage for task in result.finished] == [Stage.GENERATE, Stage.JUDGE, Stage.SWITCH]
-    names = {
-        path.name: data for path, data in read_results(first.folder).items() if tuned[Stage.GENERATE].name in path.parts
-    }
+    before = read_results(finished_experiment.folder)
+    names = {path.name: data for path, data in before.items() if tuned[Stage.GENERATE].name in path.parts}
     again = {path.name: data for path, data in read_results(adapted.folder).items() if path.parts[0] == "generate"}
     assert again == names
 
@@ -75,12 +72,10 @@ def _without_id(row):
     return row.instance_id, row.verdict, row.source
 
 
-def test_results_that_do_not_fit_are_refused_with_all_problems_at_once(write, tmp_path):
-    first = init_experiment(write(), tmp_path / "first")
-    assert not run_experiment(first).failed
+def test_results_that_do_not_fit_are_refused_with_all_problems_at_once(finished_experiment, write, tmp_path):
     tuned = {stage: tmp_path / stage.value for stage in (Stage.SELECT, Stage.JUDGE, Stage.SWITCH)}
     for stage, copy in tuned.items():
-        shutil.copytree(folders(first, tuned=True)[stage], copy)
+        shutil.copytree(folders(finished_experiment, tuned=True)[stage], copy)
     change(tuned[Stage.SELECT] / "selected" / "recipe.json", '"hash": "sha256:', '"hash": "sha256:0')
     change(tuned[Stage.SELECT] / "selected" / "recipe.json", '"seed": 1', '"seed": 5')
     change(

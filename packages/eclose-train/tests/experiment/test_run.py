@@ -2,14 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
 from contextlib import suppress
 
 import pytest
-
-from tests.forking import ForkServer
 
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytest.importorskip("peft", reason="needs the train extra")
@@ -57,11 +56,10 @@ def test_an_experiment_runs_from_training_to_the_switch_test_and_only_once(write
     assert {path: data for path, data in read_results(tmp_path / "exp").items() if path in before} == before
 
 
-def test_the_report_has_the_rates_of_all_cells_and_names_what_is_missing(write, tmp_path):
-    experiment = init_experiment(write(), tmp_path / "exp")
+def test_the_report_has_the_rates_of_all_cells_and_names_what_is_missing(finished_experiment, write, tmp_path):
     with pytest.raises(UserError, match="no response has a verdict"):
-        report_experiment(experiment)
-    run_experiment(experiment)
+        report_experiment(init_experiment(write(), tmp_path / "open"))
+    experiment = load_experiment(shutil.copytree(finished_experiment.folder, tmp_path / "exp"))
     whole, _ = report_experiment(experiment)
     assert not whole.missing
     assert not whole.left_out
@@ -153,13 +151,6 @@ def test_a_launcher_trains_in_a_process_of_its_own(write, tmp_path, monkeypatch)
         result = run_experiment(experiment, ["stage=train"])
         assert not result.failed, result.failed
     assert read_results(tmp_path / "here") == read_results(tmp_path / "launched")
-
-
-@pytest.fixture(scope="module")
-def forks():
-    """A process that has imported what a run needs: importing takes longer than running."""
-    with ForkServer("torch", "transformers.trainer", "peft", "eclose.cli.main", OMP_NUM_THREADS="1") as server:
-        yield server
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,8 @@ def small_config(folder, **settings):
         "demonstrations": 0,
         "disable_tqdm": True,
         "report_to": "none",
+        # Memory is no concern here, and test_invariants.py holds that a run is the same with it.
+        "gradient_checkpointing": False,
     }
     return EClosureConfig(output_dir=str(folder), **{**quick, **settings})
 

@@ -23,7 +23,6 @@ from safetensors.torch import load_file
 
 from eclose.files.jsonl import write_records
 from eclose_train.training.recipe import read_recipe
-from tests.forking import ForkServer
 from tests.training.small import short_families
 
 pytestmark = pytest.mark.torch
@@ -93,19 +92,17 @@ def torchrun(processes, *words):
 
 
 @pytest.fixture(scope="module")
-def forked(tmp_path_factory):
+def forked(forks, tmp_path_factory):
     """Run a program in a number of forked processes: its exit code and output."""
-    modules = ("torch", "transformers.trainer", "accelerate", "peft", "eclose.cli.main", "eclose_train.training.run")
-    with ForkServer(*modules, **QUIET, ACCELERATE_USE_CPU="true") as server:
 
-        def begin(processes, program, words, **environment):
-            group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": str(processes)}
-            group |= {"LOCAL_WORLD_SIZE": str(processes)} | environment
-            ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank), **group} for rank in range(processes)]
-            output = tmp_path_factory.mktemp("output") / "output.txt"
-            return server.run(program, words, output, [environment] if processes == 1 else ranks)
+    def begin(processes, program, words, **environment):
+        group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": str(processes)}
+        group |= {"LOCAL_WORLD_SIZE": str(processes)} | environment
+        ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank), **group} for rank in range(processes)]
+        output = tmp_path_factory.mktemp("output") / "output.txt"
+        return forks.run(program, words, output, [environment] if processes == 1 else ranks)
 
-        yield begin
+    return begin
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +244,10 @@ def test_two_processes_speak_with_one_voice(two):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("begun", "resumed"), [pytest.param(2, 2, marks=pytest.mark.study), (1, 2), (2, 1)])
+# In short: from one to two.
+@pytest.mark.parametrize(
+    ("begun", "resumed"), [(1, 2), *(pytest.param(2, resumed, marks=pytest.mark.study) for resumed in (1, 2))]
+)
 def test_any_number_of_processes_goes_on_where_any_other_stopped(run, one, two, tmp_path, begun, resumed):
     out, output = run(resumed, stopped(two[0] if begun == 2 else one, tmp_path))
     assert f"resumed from {out}/checkpoint-3" in output
@@ -283,11 +283,13 @@ def test_a_sharded_model_trains_as_a_whole_one_does(one, two_sharded):
     assert_same(two_sharded, one, **SHARDED_ROUNDING)
 
 
+@pytest.mark.study  # in short: test_a_sharded_model_trains_as_a_whole_one_does, and trees by both backends
 @pytest.mark.slow
 def test_a_sharded_model_is_scored_alike_by_a_mask(one, sharded):
     assert_same(sharded(backend="sdpa")[0], one, **SHARDED_ROUNDING)
 
 
+@pytest.mark.study  # in short: a sharded run to its end, and one of two processes that goes on
 @pytest.mark.slow
 def test_a_sharded_run_goes_on_where_it_stopped(sharded, one, two_sharded, tmp_path):
     out, output = sharded(stopped(two_sharded, tmp_path))

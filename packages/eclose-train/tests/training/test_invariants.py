@@ -104,7 +104,10 @@ def test_what_is_told_is_the_same(plain, tmp_path):
 
 @pytest.mark.slow
 def test_eight_families_in_one_forward_are_eight_forwards(tmp_path):
-    together, apart = (ran(tmp_path, 8, families_per_update=8, tokens_per_forward=budget) for budget in (100_000, 1))
+    together, apart = (
+        ran(tmp_path, 8, families_per_update=8, num_train_epochs=1, tokens_per_forward=budget)
+        for budget in (100_000, 1)
+    )
     counts = [trajectory(trainer, "tree/tokens")[0][0] for trainer in (together, apart)]
     assert counts[0] > 7 * counts[1], "the budget must matter for this to say anything"
     assert_same(together, apart)
@@ -152,7 +155,7 @@ def test_workers_change_nothing(tmp_path):
 
 
 def test_the_file_order_changes_nothing(tmp_path):
-    families = short_families(5)
+    families = short_families(3)
     runs = []
     for order in (families, families[::-1]):
         trainer = small_trainer(tmp_path, order, **RAGGED)
@@ -162,7 +165,7 @@ def test_the_file_order_changes_nothing(tmp_path):
 
 
 def test_seeds_differ(tmp_path):
-    first, second = (trajectory(ran(tmp_path, seed=seed)) for seed in (42, 43))
+    first, second = (trajectory(ran(tmp_path, seed=seed, num_train_epochs=1)) for seed in (42, 43))
     assert first != second
 
 
@@ -209,8 +212,15 @@ def adapted(name, dtype, backend):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CLASSES)
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+# In short: every class in double precision, and one in single.
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, torch.float64) for name in CLASSES),
+        ("llama", torch.float32),
+        *(pytest.param(name, torch.float32, marks=pytest.mark.study) for name in CLASSES if name != "llama"),
+    ],
+)
 def test_trees_have_the_slope_of_plain_sequences(name, dtype):
     family = short_families(1)[0]
     pack = FamilyScores(family, family.evidence_edits[0], TokenPathRenderer(small_tokenizer(), ResponsePrompt(0)))
@@ -237,7 +247,8 @@ def weights_of(model):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", TrainingMethod)
 def test_the_adapter_moves_and_nothing_else(tmp_path, method):
-    trainer = small_trainer(tmp_path, short_families(3), method=method, families_per_update=2)
+    # The first half of an adapter moves from the second update on.
+    trainer = small_trainer(tmp_path, short_families(2), method=method, families_per_update=1, num_train_epochs=1)
     before = weights_of(trainer.model)
     trainer.train()
     moving = {name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad}

@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 
 from eclose_train.training.recipe import read_recipe
 from eclose_train.training.run import TrainingPlan
-from tests.forking import ForkServer
 
 RECIPE = """
 model: {model}
@@ -29,6 +28,7 @@ warmup_steps: 2
 demonstrations: 0
 report_to: none
 lora_rank: 4
+gradient_checkpointing: false
 """
 PATIENCE = 240
 
@@ -39,14 +39,6 @@ def recipe(model_folder, tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text(RECIPE.format(model=model_folder))
     return path
-
-
-@pytest.fixture(scope="module")
-def forks():
-    """A process that has imported what a run needs: importing takes longer than running."""
-    modules = ("torch", "transformers.trainer", "accelerate", "peft", "eclose.cli.main", "eclose_train.training.run")
-    with ForkServer(*modules, OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false") as server:
-        yield server
 
 
 @pytest.fixture
