@@ -41,7 +41,8 @@ def test_the_layout_does_not_move_when_something_is_chosen(browser, size):
             assert tab.evaluate(BOXES) == before
 
 
-@pytest.mark.parametrize("size", [LAPTOP, SMALL], ids=["1536", "1229"])
+# In short: in the smaller window, which has less room.
+@pytest.mark.parametrize("size", [pytest.param(LAPTOP, marks=pytest.mark.study), SMALL], ids=["1536", "1229"])
 def test_evidence_is_beside_the_trace_and_all_controls_are_in_sight(browser, size):
     others = tuple(tuple({"substantive": "yes", "sound": "no", "failure": "L1"} for _ in range(20)) for _ in range(2))
     pages = [work(sheet(steps=20)), work(sheet(steps=20, others=others)), *work_pages().values()]
@@ -84,14 +85,16 @@ STATES = {"as it is": "", "decided": "y n v", "keys": "?"}
 
 
 @pytest.mark.parametrize(
-    ("size", "scheme", "states"),
+    ("size", "scheme", "states", "pages"),
     [
-        pytest.param(LAPTOP, "light", ["decided"], marks=pytest.mark.study),
-        pytest.param(SMALL, "dark", ["decided", "keys"], marks=pytest.mark.study),
-        (PHONE, "light", ["as it is", "keys"]),
+        pytest.param(LAPTOP, "light", ["decided"], "work", marks=pytest.mark.study),
+        pytest.param(SMALL, "dark", ["decided", "keys"], "work", marks=pytest.mark.study),
+        pytest.param(PHONE, "light", ["keys"], "work", marks=pytest.mark.study),
+        # In short: every page as it is, and the keys on one.
+        (PHONE, "light", ["as it is", "keys"], "work-A"),
     ],
 )
-def test_axe_finds_nothing_serious(browser, size, scheme, states):
+def test_axe_finds_nothing_serious(browser, size, scheme, states, pages):
     """Where axe-core is: ``npm pack axe-core``, and its ``axe.min.js`` in ECLOSE_AXE.
 
     Every page is seen in every size, and whatever has a colour of its own in both schemes.
@@ -104,7 +107,7 @@ def test_axe_finds_nothing_serious(browser, size, scheme, states):
         with opened(browser, text, size=size, scheme=scheme) as (tab, _):
             tab.wait_for_timeout(100)
             tab.evaluate(source)
-            for state in states if name.startswith("work") else ["as it is"]:
+            for state in states if name.startswith(pages) else ["as it is"]:
                 if STATES[state]:
                     press(tab, STATES[state])
                 violations = tab.evaluate(AXE)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import json
 import time
 import tracemalloc
+import zlib
 from urllib.parse import quote
 
 import pytest
@@ -34,7 +34,6 @@ TABLE = VerdictScoreTable(
     "sha256:0", 10**18, (ScoredResponse("r1", "q1", "j", None, "a" * 32, "b" * 16, False, (SCORE,)),)
 )
 TRACE = {"trace": {"trace_info": {"assessments": []}}}
-BOMB = gzip.compress(gzip.compress(bytes(2**29), 9), 9)
 
 
 def send(to, answer):
@@ -157,7 +156,11 @@ def test_no_secret_of_a_header_is_shown_in_any_encoding(to, encoding):
 
 @pytest.mark.parametrize("to", ["langfuse", "otlp"])
 def test_a_gzip_bomb_is_not_unpacked(to):
-    bomb = gzip.decompress(BOMB)  # 512 kB that hold 512 MB
+    # 512 kB that hold 512 MB: one block of zeros, which stands there again and again.
+    packing = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
+    block = packing.compress(bytes(2**20)) + packing.flush(zlib.Z_FULL_FLUSH)
+    bomb = b"\x1f\x8b\x08" + bytes(6) + b"\x03" + 512 * block
+    assert len(zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(bomb, 2**25)) == 2**25
     tracemalloc.start()
     with pytest.raises(UserError, match="longer than 8,388,608 bytes"):
         send(to, says(bomb, **{"content-encoding": "gzip", "content-type": "application/json"}))
@@ -169,16 +172,12 @@ def test_a_gzip_bomb_is_not_unpacked(to):
 @pytest.mark.slow
 @pytest.mark.timing
 @pytest.mark.parametrize(
-    "body",
-    [
-        b"{" + b",".join(b'"k":1' for _ in range(8 * 2**20 // 6 - 1)) + b"}",
-        b"[" * (8 * 2**20 - 1),
-        b"<" * (8 * 2**20 - 1),
-        b'{"error":"' + b"sk-" * (8 * 2**20 // 3 - 10) + b'"}',
-    ],
+    ("begin", "repeated", "end"),
+    [(b"{", b'"k":1,', b'"k":1}'), (b"", b"[", b""), (b"", b"<", b""), (b'{"error":"', b"sk-", b'"}')],
     ids=["one key repeated", "nested", "tags", "keys"],
 )
-def test_a_hostile_reply_of_the_largest_size_is_read_in_bounded_time(body):
+def test_a_hostile_reply_of_the_largest_size_is_read_in_bounded_time(begin, repeated, end):
+    body = begin + repeated * ((2**23 - 1 - len(begin + end)) // len(repeated)) + end
     assert len(body) <= 2**23
     started = time.process_time()
     (delivery,) = send("langfuse", says(body))
