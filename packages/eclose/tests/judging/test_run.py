@@ -20,6 +20,7 @@ from eclose.files.manifest import read_manifest
 from eclose.files.outcome_counts import RecordCounts
 from eclose.judging.inputs import JudgeInputFiles, find_judge_inputs
 from eclose.judging.run import find_same_family_models, judge_responses
+from eclose.readers.import_settings import ImportSettings
 from eclose.readers.judged_run import read_judged_cases
 from eclose.readers.load import scan_instances
 from eclose.readers.response_tasks import ResponseTasks
@@ -129,6 +130,21 @@ def test_another_tools_file_is_taken_apart(tmp_path):
     assert pair.response.answer == "Arica"
     assert find_judge_inputs(path, tmp_path / "run") == sources
     assert [record.value for record in scan_instances(sources.instances)] == [pair.instance]
+
+
+def test_responses_of_another_tools_file_are_read_once(tmp_path):
+    (tmp_path / "ragas.jsonl").write_text(json.dumps(RAGAS) + "\n")
+    (tmp_path / "reader.py").write_text(
+        "from pathlib import Path\n"
+        "from eclose.reading.response import read_response\n\n"
+        "def read(response, question):\n"
+        "    with Path(__file__).with_name('readings').open('a') as file:\n"
+        "        file.write(response)\n"
+        "    return read_response(response, question)\n"
+    )
+    settings = ImportSettings(reader=f"{tmp_path / 'reader.py'}:read")
+    find_judge_inputs(tmp_path / "ragas.jsonl", tmp_path / "run", settings=settings)
+    assert (tmp_path / "readings").read_text() == RAGAS["response"]
 
 
 def write_rows(path, planted):

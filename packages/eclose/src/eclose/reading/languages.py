@@ -203,18 +203,26 @@ def find_language(code: str) -> Language | None:
     return language
 
 
-@lru_cache(maxsize=256)
 def detect_language(text: str, default: Language | None = None) -> tuple[Language, bool]:
     """Return the language of a text by its script and its commonest words, and whether these are enough to be sure.
 
-    In doubt it is the default, or English. A text is asked for as a whole, as a part and as a question.
+    In doubt it is the default, or English.
     """
-    sample = text[:_SAMPLE]
+    return _detect_sample(text[:_SAMPLE], default)
+
+
+# One reading asks for the language of a text, of its parts and of the question several times.
+@lru_cache(maxsize=256)
+def _detect_sample(sample: str, default: Language | None) -> tuple[Language, bool]:
     languages = load_languages()
     pattern = _ASCII_WORD if sample.isascii() else _WORD
     if pattern is _WORD:
         letters = len(_LETTER.findall(sample))
-        counts = {code: len(language.script.findall(sample)) for code, language in languages.items()}
+        counts = {
+            code: len(language.script.findall(sample))
+            for code, language in languages.items()
+            if "script" in language.table
+        }
         # A name in another script does not make a language of it; kana does.
         code = "ja" if counts["ja"] * 20 > letters else max(counts, key=lambda name: counts[name])
         if counts[code] * 4 > letters:
