@@ -67,8 +67,8 @@ def holds_agent_result(record: Mapping[str, Any]) -> bool:
 
 def flatten_agent_result(record: JsonObject) -> tuple[JsonObject, ToolColumnNames]:
     """Return the result of an agent as the response to the question that stands beside it."""
-    known = (*QUESTION_COLUMNS, *REFERENCE_COLUMNS, *ID_COLUMNS)
-    fields = {name: record[name] for name in known if name in record}
+    names = (*QUESTION_COLUMNS, *REFERENCE_COLUMNS, *ID_COLUMNS)
+    fields = {name: record[name] for name in names if name in record}
     columns = ToolColumnNames(
         question=QUESTION_COLUMNS,
         passages=DOCUMENT_COLUMNS,
