@@ -272,8 +272,8 @@ def _read_agent_step(item: Mapping[str, Any], number: int) -> Iterator[Part]:
         yield Part(PartKind.SAID, strip_code(item["model_output"]), message=number)
     if item.get("is_final_answer"):
         calls = item.get("tool_calls")
-        made = [_read_call(call, number) for call in calls] if isinstance(calls, list) else []
-        submitted = [call for call in made if call.name.lower() in shapes.SUBMITTING]
+        parts = [_read_call(call, number) for call in calls] if isinstance(calls, list) else []
+        submitted = [part for part in parts if part.name.lower() in shapes.SUBMITTING]
         output = item.get("action_output")
         if output is None and submitted:
             # An agent that calls tools gives the answer in the call alone; one that writes code, in its output.
