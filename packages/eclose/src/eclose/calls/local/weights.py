@@ -168,7 +168,6 @@ def load_causal_model(
     *,
     revision: str | None = None,
     dtype: str = "auto",
-    attention: str = "sdpa",
     device: str | None = None,
     load_in_4bit: bool = False,
 ) -> Any:
@@ -178,7 +177,7 @@ def load_causal_model(
     """
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, GgufConfig  # noqa: PLC0415
 
-    settings: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention, **_gguf(name)}
+    settings: dict[str, Any] = {"dtype": dtype, "attn_implementation": "sdpa", **_gguf(name)}
     kind: Any = AutoModelForCausalLM
     if load_in_4bit:
         require_4bit_support(name)
@@ -408,21 +407,19 @@ def ignore_renamed_property() -> Iterator[None]:
         yield
 
 
-def load_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> Any:
-    """Return the model with an adapter; raise where the adapter changes no prediction, unless it is ``trainable``."""
+def load_adapter(model: Any, folder: str | Path) -> Any:
+    """Return the model with an adapter; raise where the adapter changes no prediction."""
     from peft import PeftModel  # noqa: PLC0415
 
     require_adapter_weights(folder)
     before = probe_logits(model)
     try:
         with ignore_renamed_property():
-            adapted = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
+            adapted = PeftModel.from_pretrained(model, str(folder))
     except (RuntimeError, ValueError) as refused:
         reason = " ".join(str(refused).split())
         raise UserError(f"{folder}: the adapter does not fit this model ({reason:.300}).") from refused
-    # An adapter to be trained may be new, and a new one changes nothing yet: its second factor is zero.
-    if not trainable:
-        refuse_unchanged_logits(folder, before, probe_logits(adapted))
+    refuse_unchanged_logits(folder, before, probe_logits(adapted))
     return adapted
 
 
