@@ -212,7 +212,7 @@ def random_claim(rng):
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_row(range(60))
 def test_whole_traces_read_back_pronouns_and_all(seed):
     rng = Random(seed)
     writer, discourse = TraceStepWriter(rng), PronounReferents()
