@@ -15,6 +15,7 @@ import eclose_annotate
 import eclose_train
 import eclose_world
 from eclose.cli.main import app
+from tests.tables import each_row
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -66,7 +67,7 @@ def test_examples_in_docstrings(name):
         assert doctest.testmod(module).failed == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_row(PAGES)
 def test_links_between_pages_lead_somewhere(page):
     for link in re.findall(r"\]\((?!http)([^)#]+)", page.read_text("utf-8")):
         assert (page.parent / link).exists(), link
@@ -201,9 +202,12 @@ def test_every_command_has_functions_in_python():
             assert resolves(pointer), (command, pointer)
 
 
+COMMAND = typer.main.get_command(app)
+
+
 def find_command(words):
     """The command that a line calls, and the words after its name."""
-    command, rest = typer.main.get_command(app), list(words)
+    command, rest = COMMAND, list(words)
     while rest and rest[0] in getattr(command, "commands", {}):
         command = command.commands[rest.pop(0)]
     return command, rest
@@ -213,7 +217,7 @@ def find_command(words):
 PAGES_OF_TODAY = [page for page in PAGES if page != ROOT / "docs" / "benchmark.md"]
 
 
-@pytest.mark.parametrize("page", [*PAGES_OF_TODAY, ROOT / "skills" / "eclose" / "SKILL.md"], ids=lambda page: page.name)
+@each_row([*PAGES_OF_TODAY, ROOT / "skills" / "eclose" / "SKILL.md"])
 def test_command_lines_use_options_that_exist(page):
     # A line may go on after a backslash.
     text = page.read_text("utf-8").replace("\\\n", " ")

@@ -21,9 +21,9 @@ from studies.campaigns.real_labels import ircot, labelled_response
 from studies.campaigns.real_labels.edits import CLASSES, EDITS, Change, Edit, Insertion, broken_set, read_edits
 from studies.campaigns.real_labels.report import HUMAN, ROSCOE, JudgedSet, Table, report
 from studies.campaigns.real_labels.roscoe import roscoe_set
+from tests.tables import each_row
 
 ALL = read_edits()
-by_id = pytest.mark.parametrize("edit", ALL, ids=lambda edit: edit.id)
 
 RESPONSE = Response("r", "q", Trace.of("Ana directed it.", "Ana was born in Arica.", "So it is Arica."), "Arica")
 EDIT = Edit("e", "L1", "q", dict.fromkeys(labelled_response.LETTERS, True), "why")
@@ -36,7 +36,7 @@ def test_there_are_sixty_edits_about_as_many_of_each_class():
     assert set(counts.values()) <= {8, 9}
 
 
-@by_id
+@each_row(ALL)
 def test_the_labels_of_an_edit_are_those_of_its_class(edit):
     verdict = edit.verdict
     local = edit.broken in set(LocalFailure)
@@ -49,7 +49,7 @@ def test_the_labels_of_an_edit_are_those_of_its_class(edit):
         assert verdict.complete == verdict.correct
 
 
-@by_id
+@each_row(ALL)
 def test_an_edit_changes_something_and_never_the_same_place_twice(edit):
     assert edit.changes or edit.dropped or edit.inserted or edit.answer
     assert (edit.answer is None) <= edit.verdict.correct

@@ -15,6 +15,7 @@ from eclose.values.verdict import FailureClass, TraceGroup
 from studies.campaigns.real_gaps.checks import find_unsupported_terms, measure_shortcuts
 from studies.campaigns.real_gaps.questions import read_questions
 from studies.campaigns.real_gaps.records import FOLDER, Half, TraceKind, label_traces, read_real_gaps, read_traces
+from tests.tables import each_row
 
 TRACES = read_traces()
 FAILING = (TraceKind.PATH, TraceKind.INCOMPLETE, TraceKind.DECOUPLING)
@@ -23,7 +24,6 @@ FAILURES = {
     TraceKind.INCOMPLETE: FailureClass.INCOMPLETE_REASONING,
     TraceKind.DECOUPLING: FailureClass.ANSWER_DECOUPLING,
 }
-by_id = pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.id)
 
 
 def test_there_are_enough_traces_of_each_kind_in_both_halves():
@@ -53,7 +53,7 @@ def test_the_halves_do_not_move():
     assert Counter(sides.values()) == {"choose": 85, "test": 81}
 
 
-@by_id
+@each_row(TRACES)
 def test_the_labels_of_a_trace_are_those_of_its_kind(trace):
     verdict = trace.verdict
     assert not verdict.inconsistent

@@ -9,6 +9,7 @@ import pytest
 
 from scripts import breakings
 from scripts.breakings import ROOT, PytestRun, read_rows, try_row
+from tests.tables import each_row
 
 ROW = read_rows()[0]
 PASSED = PytestRun(0, 2, (), 0, "2 passed")
@@ -16,7 +17,7 @@ FAILED = PytestRun(1, 1, ("AssertionError: assert None is True",), 0, "1 failed,
 MISSING = PytestRun(4, 0, (), 0, "ERROR: not found")
 
 
-@pytest.mark.parametrize("row", read_rows(), ids=lambda row: row.id)
+@each_row(read_rows())
 def test_row_names_text_that_its_file_holds_once_and_a_test_that_exists(row):
     assert (ROOT / "packages" / row.file).read_text("utf-8").count(row.now) == 1
     path, _, function = row.test.partition("::")

@@ -6,13 +6,12 @@ import re
 import sys
 from dataclasses import replace
 
-import pytest
-
 from eclose.values.instance import Passage
 from eclose_train.cli.lines import WIDTH, format_plain_line, list_family_lines, print_family
 from eclose_train.construction.view import make_family_display
 from tests.construction.family_making import full_family, hostile_family
 from tests.report.hostile import PAYLOADS
+from tests.tables import each_row
 
 
 def text(family, **options):
@@ -64,7 +63,7 @@ def test_a_gate_that_fails_is_told_first():
     assert output_lines[2].startswith("fails a gate: gold: gold_answer:")
 
 
-@pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
+@each_row(PAYLOADS)
 def test_hostile_text_reaches_no_terminal(payload):
     output = text(hostile_family(1, payload), everything=True)
     assert all(line.isprintable() for line in output.split("\n"))

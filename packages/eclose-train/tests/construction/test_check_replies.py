@@ -10,6 +10,7 @@ from eclose.prompts.structured import InconsistentReplyError
 from eclose.values.family import FamilyFinding
 from eclose_train.construction.questions import ACCEPTANCE_CONDITIONS, ROLE_REPLY_SCHEMAS, ConstructionRole
 from eclose_train.construction.roles import describe_objections, parse_check_reply
+from tests.tables import each_row
 
 JUDGING = [role for role in ConstructionRole if not role.constructs]
 WITH_STEPS = {ConstructionRole.VERIFY_TARGET, ConstructionRole.VERIFY_EVIDENCE, ConstructionRole.VERIFY_QUESTION}
@@ -71,7 +72,7 @@ def test_a_reply_without_objection_is_accepted(role):
     assert (finding.accepted, finding.objections, describe_objections(finding)) == (True, (), "")
 
 
-@pytest.mark.parametrize(("role", "name"), [(role, name) for role in JUDGING for name in ACCEPTANCE_CONDITIONS[role]])
+@each_row([(role, name) for role in JUDGING for name in ACCEPTANCE_CONDITIONS[role]])
 def test_one_judgement_against_it_is_enough(role, name):
     reply = good(role)
     _set(reply, name, not ACCEPTANCE_CONDITIONS[role][name])

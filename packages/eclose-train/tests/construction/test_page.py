@@ -17,6 +17,7 @@ from tests.report.hostile import PAYLOADS
 from tests.report.test_browser import DESKTOP, PHONE, assert_calm, until, watched
 from tests.report.test_looks import COLOURS, contrast
 from tests.report.test_page import Skeleton
+from tests.tables import each_row
 
 pytestmark = pytest.mark.browser
 
@@ -123,7 +124,7 @@ def test_equal_input_gives_equal_bytes(text):
     assert page(full_family()) == text
 
 
-@pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
+@each_row(PAYLOADS)
 def test_hostile_text_adds_no_element_and_no_attribute(payload):
     """The same page with a harmless word in every place has the same skeleton, but for words that are marked.
 

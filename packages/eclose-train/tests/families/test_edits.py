@@ -27,6 +27,7 @@ from eclose_train.families.edits import (
     edit_text,
     find_leftover_values,
 )
+from tests.tables import each_row
 
 FIXTURES = Path(__file__).parents[3] / "eclose" / "tests" / "fixtures"
 CASES = [json.loads(line) for line in (FIXTURES / "edits.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -83,7 +84,7 @@ def test_there_are_enough_real_cases_of_both_kinds():
         assert any(benchmark in case["file"] for case in CASES)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["about"] for case in CASES])
+@each_row(CASES)
 def test_real_passage(case):
     passage = passages_of(case["file"])[case["instance"], case["passage"]]
     result = edit_passage(passage, [TextReplacement(*pair) for pair in case["replace"]], case["keep"])

@@ -1,19 +1,16 @@
-"""Every printed number that follows from others is recomputed: one case a number."""
+"""Every printed number that follows from others is recomputed."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.tables import each_row
+
 from .ledger import derivations
 from .printed import Cell, Derivation, verify
 
 
-@pytest.mark.parametrize(
-    ("cell", "derivation"),
-    [
-        pytest.param(cell, derivation, id=f"{derivation.kind}: {cell.table}: {cell.row}: {cell.column}")
-        for cell, derivation in derivations()
-    ],
-)
-def test_printed_number(cell: Cell, derivation: Derivation) -> None:
+@pytest.mark.slow
+@each_row(derivations())
+def test_every_printed_number_is_what_follows_from_others(cell: Cell, derivation: Derivation) -> None:
     verify(cell, derivation)

@@ -9,6 +9,7 @@ from eclose.values.response import Response, Trace
 from eclose_world.language.claims import DescriptionClaim, PronounReferents
 from eclose_world.language.steps import parse_step_claims
 from eclose_world.oracle.judge import judge_by_oracle
+from tests.tables import each_row
 
 SAME = [
     (
@@ -263,7 +264,7 @@ def _drop_types(claim):
     return claim
 
 
-@pytest.mark.parametrize(("text", "wording"), SAME)
+@each_row(SAME)
 def test_a_paraphrase_means_what_the_grammar_says(text, wording):
     assert read(text) == read(wording)
     assert read(text)

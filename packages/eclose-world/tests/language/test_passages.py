@@ -21,6 +21,7 @@ from eclose_world.language.relations import COMPARISON_WORDS, RELATIONS, TYPE_WO
 from eclose_world.language.scene_facts import FactStatement, QuestionScene, WorldEntity
 from eclose_world.language.values import ValueKind
 from eclose_world.make.instances import make_world_item
+from tests.tables import each_row
 
 KINDS = tuple(TYPE_WORDS)
 
@@ -60,9 +61,7 @@ def test_every_statement_of_every_entity_of_an_item_reads_back(profile):
             assert parse_passage_facts("", passage.text) == reading
 
 
-@pytest.mark.parametrize(
-    ("kind", "template"), [(kind, opening) for kind, all_ in _OPENINGS.items() for opening in all_]
-)
+@each_row([(kind, opening) for kind, all_ in _OPENINGS.items() for opening in all_])
 def test_every_opening_reads_back(kind, template):
     entity = WorldEntity(kind, "Halmere", "Halmere", occupation="botanist" if kind == rel.PERSON else None)
     scene = QuestionScene(Random(template))
@@ -110,7 +109,7 @@ def test_every_dated_form_reads_back_with_its_year(relation, template):
     assert parse_passage_facts(name, capitalise_sentence(nonsense) + ".").statements == ()
 
 
-@pytest.mark.parametrize(("kind", "template"), [(kind, filler) for kind, all_ in BY_KIND.items() for filler in all_])
+@each_row([(kind, filler) for kind, all_ in BY_KIND.items() for filler in all_])
 def test_every_sentence_that_says_nothing_is_known_as_such(kind, template):
     rng = Random(template)
     for _ in range(10):

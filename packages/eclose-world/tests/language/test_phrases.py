@@ -1,5 +1,6 @@
 """Every line of the tables is written and read: forms, phrases, macros, deeds; and no name reads two ways."""
 
+from itertools import product
 from random import Random
 
 import pytest
@@ -32,6 +33,7 @@ from eclose_world.language.relations import (
     TYPE_WORDS,
 )
 from eclose_world.language.values import ValueKind
+from tests.tables import each_row
 
 MAKERS = {
     rel.PERSON: names.draw_person_name,
@@ -69,7 +71,7 @@ ALL_FORMS = [(relation, form) for relation in RELATIONS for form in relation.for
 ALL_PHRASES = [(relation, phrase) for relation in RELATIONS for phrase in relation.phrases]
 
 
-@pytest.mark.parametrize(("relation", "form"), ALL_FORMS)
+@each_row(ALL_FORMS)
 def test_every_form_has_one_reading_and_it_is_what_was_said(relation, form):
     rng = Random(form)
     for _ in range(ROUNDS):
@@ -79,7 +81,7 @@ def test_every_form_has_one_reading_and_it_is_what_was_said(relation, form):
         assert {reading for text in as_sentence(core) for reading in parse_fact_triples(text)} == {triple}, core
 
 
-@pytest.mark.parametrize(("relation", "form"), ALL_FORMS)
+@each_row(ALL_FORMS)
 def test_every_form_takes_a_phrase_for_its_subject(relation, form):
     rng = Random(form)
     before = [candidate for candidate in RELATIONS if candidate.object == relation.subject]
@@ -89,7 +91,7 @@ def test_every_form_takes_a_phrase_for_its_subject(relation, form):
         assert set(parse_fact_triples(verbalize_fact(triple, rng, form=form))) == {triple}
 
 
-@pytest.mark.parametrize(("relation", "template"), ALL_PHRASES)
+@each_row(ALL_PHRASES)
 def test_every_phrase_reads_back(relation, template):
     rng = Random(template)
     for _ in range(ROUNDS):
@@ -107,8 +109,7 @@ def test_every_macro_reads_back_as_its_two_relations(template):
     assert parse_phrase(template.replace("{x}", name)) == RelationPhrase(name, COMPOUND_PHRASES[template])
 
 
-@pytest.mark.parametrize("first", DEED_VERBS)
-@pytest.mark.parametrize("second", DEED_VERBS)
+@each_row(product(DEED_VERBS, DEED_VERBS))
 def test_every_pair_of_deeds_reads_back(first, second):
     rng = Random(f"{first}{second}")
     for _ in range(3):

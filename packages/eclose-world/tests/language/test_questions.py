@@ -1,5 +1,6 @@
 """Every question the tables can ask reads back as what it asks for, and nothing else is read."""
 
+from itertools import product
 from random import Random
 
 import pytest
@@ -26,11 +27,12 @@ from eclose_world.language.relations import (
     TYPE_WORDS,
 )
 from eclose_world.language.values import ValueKind
+from tests.tables import each_row
 
 A, B = "Paper Lighthouse", "The Orchard of the Silent Tide"
 
 
-@pytest.mark.parametrize(("relation", "ask"), [(relation, ask) for relation in RELATIONS for ask in relation.asks])
+@each_row([(relation, ask) for relation in RELATIONS for ask in relation.asks])
 def test_every_ask_reads_back(relation, ask):
     rng = Random(ask)
     for name in (
@@ -60,7 +62,7 @@ DIRECT = [
 ]
 
 
-@pytest.mark.parametrize(("attribute", "least", "words", "kind"), DIRECT)
+@each_row(DIRECT)
 def test_every_choice_reads_back(attribute, least, words, kind):
     head = "Who" if kind == "person" else f"Which {kind}"
     expected = ComparisonQuestion((A, B), attribute.subject, (), attribute, least)
@@ -94,8 +96,7 @@ def test_every_question_of_agreement_reads_back(relation, form):
 DATED = [relation for relation in RELATIONS if relation.kind in (ValueKind.DATE, ValueKind.YEAR)]
 
 
-@pytest.mark.parametrize("left", DATED)
-@pytest.mark.parametrize("right", DATED)
+@each_row(product(DATED, DATED))
 def test_every_span_reads_back(left, right):
     rng = Random(0)
     target = YearSpanQuestion(RelationPhrase(A, (left,)), RelationPhrase(B, (right,)))
@@ -125,9 +126,7 @@ def test_nothing_lies_between_what_has_no_date(text):
     assert parse_question(text) is None
 
 
-@pytest.mark.parametrize("first", DEED_VERBS)
-@pytest.mark.parametrize("second", DEED_VERBS)
-@pytest.mark.parametrize("head", ["Who", "Which person"])
+@each_row(product(DEED_VERBS, DEED_VERBS, ["Who", "Which person"]))
 def test_every_pair_of_deeds_can_be_asked_for(first, second, head):
     deeds = ((first, A), (second, B))
     assert parse_question(f"{head} {verbalize_deeds(deeds)}?") == LookupQuestion(

@@ -1,6 +1,7 @@
 """What a writer can say in a step, a reader understands: every opener, every form, every kind of claim."""
 
 from dataclasses import replace
+from itertools import product
 from random import Random
 
 import pytest
@@ -33,6 +34,7 @@ from eclose_world.language.questions import list_superlative_wordings
 from eclose_world.language.relations import AGREEMENT_FORMS, COMPARISON_WORDS, RELATIONS, ROLE_NOUNS, TYPE_WORDS
 from eclose_world.language.steps import TraceStepWriter, parse_step_claims
 from eclose_world.language.values import ValueKind, draw_surface_form
+from tests.tables import each_row
 
 A, B = "Paper Lighthouse", "The Orchard of the Silent Tide"
 ONE, OTHER = "Tomas R Rell", "Petra Lind"
@@ -51,13 +53,12 @@ def spoken(core):
 OPENERS = sorted({*grammar._OPENERS, *grammar._CONCLUDERS})
 
 
-@pytest.mark.parametrize("opener", OPENERS)
-@pytest.mark.parametrize("citation", ["", " [0]", " [12]", " [3] [4]"])
+@each_row(product(OPENERS, ["", " [0]", " [12]", " [3] [4]"]))
 def test_every_opener_and_citation_is_seen_through(opener, citation):
     assert read(spoken(f"{opener.replace('{n}', '7')}{A} was directed by {ONE}{citation}")) == (DIRECTED,)
 
 
-@pytest.mark.parametrize(("relation", "form"), [(relation, form) for relation in RELATIONS for form in relation.forms])
+@each_row([(relation, form) for relation in RELATIONS for form in relation.forms])
 def test_every_form_is_a_step(relation, form):
     value = ONE if relation.object else LITERALS[relation.kind]
     triple = FactTriple(RelationPhrase(A), relation, value)
@@ -66,9 +67,7 @@ def test_every_form_is_a_step(relation, form):
         assert read(spoken(core)) == (FactClaim(RelationPhrase(A, (relation,)), value),), core
 
 
-@pytest.mark.parametrize(
-    ("relation", "phrase"), [(relation, phrase) for relation in RELATIONS for phrase in relation.phrases]
-)
+@each_row([(relation, phrase) for relation in RELATIONS for phrase in relation.phrases])
 def test_every_phrase_is_something_and_something_is_every_phrase(relation, phrase):
     value = ONE if relation.object else LITERALS[relation.kind]
     words = phrase.replace("{x}", A)
@@ -79,16 +78,14 @@ def test_every_phrase_is_something_and_something_is_every_phrase(relation, phras
         assert read(spoken(f"{value} is {words}")) == (FactClaim(RelationPhrase(A, (relation,)), value),)
 
 
-@pytest.mark.parametrize("attribute", COMPARISON_WORDS)
-@pytest.mark.parametrize("less", [True, False])
+@each_row(product(COMPARISON_WORDS, [True, False]))
 def test_every_comparison_word_reads_back(attribute, less):
     first, second = RelationPhrase(A, (attribute,)), RelationPhrase(B, (attribute,))
     for words in COMPARISON_WORDS[attribute].less if less else COMPARISON_WORDS[attribute].more:
         assert read(spoken(f"{A} {words} {B}")) == (ComparisonClaim(first, second, less),)
 
 
-@pytest.mark.parametrize("attribute", COMPARISON_WORDS)
-@pytest.mark.parametrize("least", [True, False])
+@each_row(product(COMPARISON_WORDS, [True, False]))
 def test_every_superlative_reads_back(attribute, least):
     for words in list_superlative_wordings(attribute, least=least):
         assert read(spoken(f"{A} {words}")) == (SuperlativeClaim(A, attribute.subject, (), attribute, least),)
@@ -215,7 +212,7 @@ def random_claim(rng):
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_row(range(60))
 def test_whole_traces_read_back_pronouns_and_all(seed):
     rng = Random(seed)
     writer, discourse = TraceStepWriter(rng), PronounReferents()

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import eclose
+from eclose.cli.main import app
 from eclose.cli.shared.model_options import warn_about_network_file
 from tests.generating import questions, server
 
@@ -59,8 +61,8 @@ def run(folder, *words, program=WINDOWS, **environment):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("systems")
     questions(folder / "instances.jsonl", 3)
-    words = ["world", "make", "--questions", "3", "--sources", "2", "--out", "made"]
-    subprocess.run([sys.executable, "-m", "eclose.cli.main", *words], cwd=folder, check=True, capture_output=True)
+    words = ["world", "make", "--questions", "3", "--sources", "2", "--out", str(folder / "made")]
+    assert CliRunner().invoke(app, words).exit_code == 0
     return folder
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from eclose.values.segmentation import split_sentences
 from tests.growth import grows_in_proportion
+from tests.tables import each_row
 
 # Sentences are parted by " | ".
 CASES = [
@@ -57,7 +58,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row(CASES)
 def test_where_sentences_end(case):
     assert split_sentences(case.replace(" | ", " ")) == case.split(" | ")
 

@@ -16,6 +16,7 @@ from eclose.values.answers import (
     is_whole_word_span,
 )
 from tests.growth import grows_in_proportion
+from tests.tables import each_row
 
 # The word in braces is whole in its text.
 WHOLE = [
@@ -40,12 +41,12 @@ def place_of(marked):
 
 
 @pytest.mark.parametrize("marked", WHOLE)
-def test_whole(marked):
+def test_span_between_words_is_whole(marked):
     assert is_whole_word_span(*place_of(marked))
 
 
-@pytest.mark.parametrize("marked", PART)
-def test_part(marked):
+@each_row(PART)
+def test_span_within_a_word_is_not_whole(marked):
     assert not is_whole_word_span(*place_of(marked))
 
 

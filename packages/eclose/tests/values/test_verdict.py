@@ -6,6 +6,7 @@ import pytest
 
 from eclose import FailureClass, Verdict
 from eclose.values.verdict import TraceGroup
+from tests.tables import each_row
 
 LABELS = (True, False, None)
 ALL = [Verdict(*labels) for labels in product(LABELS, repeat=5)]
@@ -41,7 +42,7 @@ def test_the_three_groups_are_disjoint_and_cover_everything(verdict):
     assert [group for group, holds in conditions.items() if holds] == [verdict.trace_group]
 
 
-@pytest.mark.parametrize("verdict", ALL)
+@each_row(ALL)
 def test_an_unknown_label_never_decides(verdict):
     """A derived label is known exactly when every completion of the unknowns gives the same one."""
     worlds = completions(verdict)
