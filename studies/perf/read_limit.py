@@ -31,7 +31,7 @@ import eclose
 from eclose.api import gate as run_gate
 from eclose.demo import DemoRun
 from eclose.diagnosis.label_file import write_labels
-from eclose.diagnosis.stream import count_runs
+from eclose.diagnosis.run_counts import count_runs
 from eclose.files.jsonl import encode_json_line, read_records
 from eclose.files.manifest import Manifest, hash_files
 from eclose.files.outcome_counts import RecordCounts

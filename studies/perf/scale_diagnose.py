@@ -31,10 +31,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for the helpers of studies
 
 from eclose.api.gate import gate
 from eclose.api.results import diagnose
-from eclose.diagnosis import stream as run_counts
+from eclose.diagnosis import run_counts
 from eclose.diagnosis.diagnose import diagnose_cases, diagnose_labels
 from eclose.diagnosis.label_file import write_labels
-from eclose.diagnosis.stream import count_runs
+from eclose.diagnosis.run_counts import count_runs
 from eclose.files.jsonl import encode_json_line
 from eclose.files.parquet import open_filesystem
 from eclose.readers.judged_run import read_judged_cases

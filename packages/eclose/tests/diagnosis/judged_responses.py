@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from random import Random
 
-from eclose.diagnosis.stream import RunCounts
+from eclose.diagnosis.run_counts import RunCounts
 from eclose.readers.judged_run import JudgedCase, JudgedCaseSet
 from eclose.values.instance import Instance, Passage
 from eclose.values.judgment import Criterion, Judgment, LocalFailure, StepJudgment

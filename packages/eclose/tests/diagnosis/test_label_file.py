@@ -13,9 +13,9 @@ from dataclasses import replace
 import pytest
 
 import eclose
-from eclose.diagnosis import stream as run_counts
+from eclose.diagnosis import run_counts
 from eclose.diagnosis.label_file import is_label_file, label_schema, write_labels
-from eclose.diagnosis.stream import count_runs
+from eclose.diagnosis.run_counts import count_runs
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.files.parquet import get_remote_url
 from eclose.readers.judged_run import UNCHECKED_CAVEAT, read_judged_cases
@@ -23,7 +23,7 @@ from eclose.report.formats.file_formats import ReportFormat
 from eclose.values.response import ResponseSource
 from tests.diagnosis.damaged_runs import write_random_run
 from tests.diagnosis.judged_responses import random_cases
-from tests.diagnosis.test_stream import attempt, contents, dirty_run, unique_questions, write_run  # noqa: F401 - a fixture
+from tests.diagnosis.test_run_counts import attempt, contents, dirty_run, unique_questions, write_run  # noqa: F401 - a fixture
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

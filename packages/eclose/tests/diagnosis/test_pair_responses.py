@@ -10,7 +10,7 @@ import pytest
 
 from eclose.diagnosis.compare import count_transitions
 from eclose.diagnosis.label_table import LabelTable, pair_labels
-from eclose.diagnosis.stream import RunCounts
+from eclose.diagnosis.run_counts import RunCounts
 from eclose.errors import UserError
 from eclose.report.comparison import compare_with_base_run
 from eclose.values.response import ResponseSource

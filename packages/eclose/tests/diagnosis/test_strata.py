@@ -10,14 +10,14 @@ import eclose
 from eclose.diagnosis.diagnose import diagnose_cases
 from eclose.diagnosis.label_file import write_labels
 from eclose.diagnosis.label_table import TraceStratum
-from eclose.diagnosis.stream import RunCounts, count_runs
+from eclose.diagnosis.run_counts import RunCounts, count_runs
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric
 from eclose.report.formats.json_file import render_diagnosis_json
 from eclose.report.formats.markdown import render_markdown_report
 from eclose.values.response import ResponseReading, Trace
 from tests.diagnosis.test_diagnose import FAILS, case
-from tests.diagnosis.test_stream import write_run
+from tests.diagnosis.test_run_counts import write_run
 
 STATED, PROSE, HIDDEN = TraceStratum
 RULES = {"marked": "named line", "agent": "agent", "prose": "conclusion word", "hidden": "thinking"}

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from eclose import testing
 from eclose.cli.main import app
 from eclose.demo import PEOPLE_FILE
-from eclose.diagnosis.stream import count_runs
+from eclose.diagnosis.run_counts import count_runs
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.files import jsonl
 from eclose.files.manifest import Manifest, hash_files

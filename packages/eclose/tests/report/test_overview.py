@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eclose.api.results import _paired_systems
-from eclose.diagnosis.stream import RunCounts
+from eclose.diagnosis.run_counts import RunCounts
 from eclose.report.comparison import compare_with_base_run
 from eclose.report.context import ReportContext
 from eclose.report.overview import _excerpt, compare_side_by_side, find_worst_example

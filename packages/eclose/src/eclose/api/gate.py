@@ -19,7 +19,7 @@ from eclose.diagnosis.gate_rules import (
     UndecidedPolicy,
     check_gate_limits,
 )
-from eclose.diagnosis.stream import RunCounts, count_runs, refuse_reused_questions
+from eclose.diagnosis.run_counts import RunCounts, count_runs, refuse_reused_questions
 from eclose.errors import UserError
 from eclose.files.run_folder import VALIDATION_FILE
 from eclose.metrics.rates import Metric

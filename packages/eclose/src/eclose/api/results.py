@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import Diagnosis, TraceStratum, describe_response_failure, diagnose_labels
 from eclose.diagnosis.number_format import format_count, format_percent_with_interval
-from eclose.diagnosis.stream import RunCounts, count_runs
+from eclose.diagnosis.run_counts import RunCounts, count_runs
 from eclose.errors import SettingError
 from eclose.files.parquet import get_remote_url
 from eclose.files.run_folder import REPORT_FOLDER, VALIDATION_FILE, list_paths

@@ -26,8 +26,8 @@ from eclose.diagnosis.number_format import (
     format_signed_interval,
     format_signed_percent,
 )
+from eclose.diagnosis.run_counts import RunCounts, count_other_passages, refuse_reused_questions
 from eclose.diagnosis.shown_rate import TOO_LITTLE_TEXT, is_too_little_judged
-from eclose.diagnosis.stream import RunCounts, count_other_passages, refuse_reused_questions
 from eclose.metrics.rates import VERDICTS, Metric
 from eclose.report.context import BaseComparison
 from eclose.report.document import TABLE_METRICS, ReportTable, ReportTableCell, ReportTableRow, describe_judged

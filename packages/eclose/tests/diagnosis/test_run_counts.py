@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import eclose
-from eclose.diagnosis import stream as run_counts
+from eclose.diagnosis import run_counts
 from eclose.diagnosis.diagnose import diagnose_labels
 from eclose.diagnosis.label_table import LabelTable
-from eclose.diagnosis.stream import RunCounts, count_runs
+from eclose.diagnosis.run_counts import RunCounts, count_runs
 from eclose.errors import RecordError, UserError
 from eclose.files.jsonl import encode_json_line, write_records
 from eclose.readers.judged_run import read_judged_cases
