@@ -83,7 +83,7 @@ def test_origin_chooses_the_responses_of_every_figure(tmp_path, form):
         count_runs([run], stratum=HIDDEN)
 
 
-def test_gate_takes_traces_that_nobody_stated_only_where_they_are_named():
+def test_gate_checks_prose_only_where_it_is_named():
     mixed, prose = read_cases(marked=40, prose=9), read_cases(prose=9, untraced=1)
     assert eclose.gate(mixed, min_trr=0.5).diagnosis.overall.responses == 40
     assert eclose.gate(mixed, min_trr=0.1, origin="prose").diagnosis.overall.responses == 9

@@ -196,7 +196,7 @@ def _find_texts(value: Any, keys: tuple[str, ...], find: Any) -> list[str]:
 
 
 def _as_said(value: Any) -> str | None:
-    """Return a text that somebody may have said; None for any other value and for what Python prints of an object."""
+    """Return a text of a person or a model; None for any other value and for what Python prints of an object."""
     text = as_text(value)
     return None if text is None or _PRINTED_OBJECT.match(text) else text
 
