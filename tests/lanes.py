@@ -29,7 +29,10 @@ CPU_SECONDS = 2.0
 CPU_SECONDS_A_MODULE = 0.01
 """What a module that the test imports first adds to the limit: pandas alone has hundreds."""
 
-_TORCH_MODULE = re.compile(r"^pytestmark = .*pytest\.mark\.torch\b", re.MULTILINE)
+_TORCH_MODULE = re.compile(
+    r"^pytestmark = .*pytest\.mark\.torch\b|^(?:\w+ = )?pytest\.importorskip\(['\"]torch['\"]", re.MULTILINE
+)
+"""A module of tests, or the conftest of a folder, for which torch is imported."""
 _PROCESSES = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"})
 _started: list[str] = []
 """Processes started since the last look, but for the one in which ``platform`` asks for the processor."""
@@ -78,11 +81,11 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave modules that are marked as torch out of the fast lane: importing them takes as long as running it."""
-    module = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
-    if module and is_fast(config) and _TORCH_MODULE.search(collection_path.read_text("utf-8")):
-        return True
-    return None
+    """Leave modules and folders for which torch is imported out of the fast lane: that takes as long as running it."""
+    module = collection_path / "conftest.py" if collection_path.is_dir() else collection_path
+    if not is_fast(config) or not module.name.startswith(("test_", "conftest")) or module.suffix != ".py":
+        return None
+    return True if module.is_file() and _TORCH_MODULE.search(module.read_text("utf-8")) else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -71,6 +71,19 @@ def test_module_that_is_marked_as_torch_is_not_imported(run, mark):
     result.assert_outcomes()
 
 
+def test_module_that_asks_for_torch_is_not_imported(run):
+    result = run("import pytest\ntorch = pytest.importorskip('torch')\nraise AssertionError('imported')\n")
+    result.assert_outcomes()
+
+
+def test_folder_whose_conftest_asks_for_torch_is_left_out(run, pytester):
+    folder = pytester.mkdir("models")
+    (folder / "conftest.py").write_text('import pytest\ntorch = pytest.importorskip("torch", reason="extra")\n')
+    (folder / "test_model.py").write_text("def test_it(): ...\n")
+    result = run("def test_beside_it(): ...\n")
+    result.assert_outcomes(passed=1)
+
+
 def test_test_over_the_limit_of_cpu_time_fails_and_one_that_waits_does_not(run, monkeypatch):
     monkeypatch.setattr(lanes, "CPU_SECONDS", 0.01)
     result = run(f"import time\ndef test_work():\n    {WORK}\ndef test_wait():\n    time.sleep(0.05)\n")
