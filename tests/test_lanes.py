@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +84,20 @@ def test_folder_whose_conftest_asks_for_torch_is_left_out(run, pytester):
     (folder / "test_model.py").write_text("def test_it(): ...\n")
     result = run("def test_beside_it(): ...\n")
     result.assert_outcomes(passed=1)
+
+
+def test_no_module_of_the_fast_lane_imports_torch_when_it_is_collected():
+    root = Path(__file__).parents[1]
+    imports = re.compile(r"^(?:import|from) (?:torch|transformers|peft|trl)\b", re.MULTILINE)
+
+    def is_left_out(path):
+        conftests = (folder / "conftest.py" for folder in path.parents if folder.is_relative_to(root / "packages"))
+        modules = [path, *filter(Path.is_file, conftests)]
+        return any(lanes._TORCH_MODULE.search(module.read_text("utf-8")) for module in modules)
+
+    importing = [path for path in root.glob("packages/*/tests/**/test_*.py") if imports.search(path.read_text("utf-8"))]
+    assert importing
+    assert [path for path in importing if not is_left_out(path)] == []
 
 
 def test_test_over_the_limit_of_cpu_time_fails_and_one_that_waits_does_not(run, monkeypatch):
