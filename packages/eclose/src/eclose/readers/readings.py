@@ -1,4 +1,4 @@
-"""How the responses of a file were read: which rule decided for how many, an example of each, and doubts."""
+"""Readings of the responses of a file: the rules that decided, for how many, an example of each, and doubts."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ class ReadingSummary:
 
     @property
     def without_trace(self) -> int:
-        """How many responses have no step."""
+        """Number of responses without a step."""
         return sum(row.responses for row in self.rules if not row.example.trace.steps)
 
     @property
     def responses(self) -> int:
-        """How many responses were read."""
+        """Number of responses that were read."""
         return sum(row.responses for row in self.rules)
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What to look at before a judge is paid, a sentence each."""
+        """Doubts to look at before a judge is paid, a sentence each."""
         traced = [row for row in self.rules if row.status is ReadingStatus.TRACE]
         traces, emptied = sum(row.responses for row in traced), sum(row.emptied for row in traced)
         unlocated = sum(row.responses for row in traced if row.example.reading and not row.example.reading.located)
