@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from dataclasses import replace
 from decimal import Decimal
 from importlib.machinery import ModuleSpec
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from eclose.calls import prices
 from eclose.calls.budget import BudgetSpent, CostEstimate, RunBudget, estimate_cost
 from eclose.calls.http.failures import CallFailure, CallFailureKind
+from eclose.calls.ledger import commits
 from eclose.calls.ledger.ledger import Ledger, RunAccount
 from eclose.calls.model import Decoding, FinishReason, Reply, ReplySchema, Request, TokenUsage
 from eclose.calls.paid_once import PaidOnceModel
@@ -185,14 +187,32 @@ def test_without_a_cap_it_only_counts():
         RunBudget(-1)
 
 
-def test_sums_of_one_process_never_count_a_settled_call_twice(tmp_path):
+def test_sums_of_one_process_never_count_a_settled_call_twice(tmp_path, monkeypatch):
     """The totals that the ledger returns with a new intent may be older or newer than a reply that is being settled."""
+    transact = commits.GroupCommitter._transact
+
+    def transact_slowly(committer, batch):
+        # On a slow disk replies and new intents wait together, and are committed in one transaction.
+        time.sleep(0.002)
+        return transact(committer, batch)
+
+    monkeypatch.setattr(commits.GroupCommitter, "_transact", transact_slowly)
 
     async def main() -> None:
-        budget, sums, delays = RunBudget(None), [], cycle((0.0, 0.001, 0.003))
+        sums, overcounts, replies, delays = [], [], count(1), cycle((0.0, 0.001, 0.003))
+        paid_so_far = 0
+
+        class WatchedBudget(RunBudget):
+            def settle(self, reserved: int, spent: int, *, assumed: bool = False) -> None:
+                super().settle(reserved, spent, assumed=assumed)
+                overcounts.append(self.spent - paid_so_far)
+
+        budget = WatchedBudget(None)
 
         async def reply(_: Request) -> Reply:
+            nonlocal paid_so_far
             await asyncio.sleep(next(delays))
+            paid_so_far = 10 * next(replies)
             return await _reply(TokenUsage(10, 0))
 
         server = SimpleNamespace(name="m", complete=reply)
@@ -207,10 +227,11 @@ def test_sums_of_one_process_never_count_a_settled_call_twice(tmp_path):
                     await paid.complete(request(str(number)))
                 sums.append((budget.reserved, budget.spent))
 
-            await asyncio.gather(*(call(number) for number in range(60)))
+            await asyncio.gather(*(call(number) for number in range(200)))
+        assert max(overcounts) <= 0
         assert min(reserved for reserved, _ in sums) >= 0
-        assert max(spent for _, spent in sums) == 600
-        assert (budget.reserved, budget.spent) == (0, 600)
+        assert max(spent for _, spent in sums) == 2_000
+        assert (budget.reserved, budget.spent) == (0, 2_000)
 
     asyncio.run(main())
 
