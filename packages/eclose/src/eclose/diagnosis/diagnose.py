@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from eclose.diagnosis.label_table import LABEL_CODES, LabelTable, TraceStratum, count_by_appearance
+from eclose.diagnosis.run_counts import RunCounts
 from eclose.errors import UserError
 from eclose.metrics.rates import VERDICTS, Metric
 from eclose.metrics.repeats import LabelFlipCounts
@@ -174,9 +175,8 @@ class Diagnosis:
 
 def diagnose_cases(cases: Iterable[JudgedCase]) -> Diagnosis:
     """Count everything that a report shows."""
-    whole = LabelTable.of(cases)
-    strata = whole.divide_by_stratum()
-    return diagnose_labels(whole.select(next(iter(strata.values()))) if len(strata) > 1 else whole, whole)
+    counts = RunCounts.of(tuple(cases))
+    return diagnose_labels(counts.labels, counts.whole)
 
 
 def diagnose_labels(labels: LabelTable, whole: LabelTable | None = None) -> Diagnosis:
