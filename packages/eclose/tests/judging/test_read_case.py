@@ -12,7 +12,7 @@ from eclose.api.judge import _read_case
 from eclose.api.results import _describe_abstentions
 from eclose.calls.model import Decoding, FinishReason, Reply, TokenUsage
 from eclose.calls.structured import EARLY_DECISION, ask_structured
-from eclose.diagnosis.diagnose import describe_response_failure
+from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.prompts.structured import PromptWithSchema
 from eclose.readers.import_settings import ImportSettings, TraceMode

@@ -1,6 +1,6 @@
 """Labels of a judged run as one Parquet table: a file, a folder of files, or an address in object storage.
 
-The columns are those of ``label_schema``; ``write_labels`` fills all of them. A table of another program needs
+The columns are those of ``label_schema``; ``describe_labels`` fills all of them. A table of another program needs
 ``REQUIRED_COLUMNS``; any other column that it lacks has no value in any row. Counting reads no texts. Needs pyarrow.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from eclose.diagnosis.label_table import VOTED_LABELS, Hashes, LabelTable, hash_source, number_by_appearance
 from eclose.diagnosis.labelled_run import LabelledRun, QuestionHashes, read_run_files
+from eclose.diagnosis.response_failure import derive_failure_fields
 from eclose.errors import UserError
 from eclose.files.json_reader import parse_json_object
 from eclose.files.jsonl import decode_core_value, encode_json_line
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from eclose.readers.readings import ReadingKey
     from eclose.stats.arrays import Codes, Indices
 
-LABELS_VERSION = "eclose.labels/1"
+LABELS_VERSION = "eclose.labels/2"
 """Version of the columns and of the caveats in the file's metadata; a reader refuses any other."""
 CRITERION_COLUMNS = {
     "locally_sound": Criterion.LOCAL_SOUNDNESS,
@@ -55,8 +56,20 @@ CRITERION_COLUMNS = {
 }
 """Column of each label, in the order of the digits of a verdict; ``_unjudged`` behind it names its reason."""
 REQUIRED_COLUMNS = ("response_id", "instance_id", "judge", "locally_sound", "aligned", "closed")
-RECORD_COLUMNS = ("instance", "response", "judgment")
+RECORD_COLUMNS = ("instance_record", "response_record", "judgment_record")
 """The records as JSON, which a report shows."""
+_FAILURE_TEXTS = (
+    "failure_class",
+    "failure",
+    "broken_link",
+    "judge_sentence",
+    "first_unsound_text",
+    "pursued",
+    "established",
+    "missing_evidence",
+)
+DERIVED_COLUMNS = ("first_unsound_step", "reliable", "in_gap", *_FAILURE_TEXTS, "abstains", "cost")
+"""Columns for queries of other programs; they follow from the records, and no reader uses them."""
 _NAMED_COLUMNS = ("response_id", "instance_id", "judge")
 _FLAG_COLUMNS = (*CRITERION_COLUMNS, "evidence_sufficient", "matched", "matched_with_aliases", "without_trace")
 _METADATA_KEY = b"eclose"
@@ -77,7 +90,14 @@ def label_schema() -> Any:
     columns += [(name, flag) for name in _FLAG_COLUMNS[-3:]]
     columns += [("reading", text)]
     columns += [(name, hash_) for name in ("question_hash", "passages_hash", "source_hash")]
+    columns += [("reliable", flag), ("in_gap", flag), *((name, text) for name in _FAILURE_TEXTS)]
+    columns += [("abstains", flag), ("cost", arrow.float64())]
     return arrow.schema([*columns, *((name, text) for name in RECORD_COLUMNS)])
+
+
+def _list_read_columns() -> list[str]:
+    """Return the columns that readers use."""
+    return [name for name in label_schema().names if name not in DERIVED_COLUMNS]
 
 
 def _name_reason_column(label: str) -> str:
@@ -127,7 +147,7 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
         with ParquetWriter(written, schema) as file:
             for start in range(0, len(counted.labels), _GROUP_ROWS):
                 cases = counted.source.read_cases(counted.labels.positions[start : start + _GROUP_ROWS])
-                file.write_rows([_describe_case(case) for case in cases])
+                file.write_rows([describe_labels(case) for case in cases])
         if get_remote_url(out) is None:
             written.replace(path)
         else:
@@ -137,13 +157,12 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
     return len(counted.labels)
 
 
-def _describe_case(case: JudgedCase) -> dict[str, Any]:
-    """Return the row of a response."""
+def describe_labels(case: JudgedCase) -> dict[str, Any]:
+    """Return the row of a response in a table of labels."""
     judgment, response, instance = case.judgment, case.response, case.instance
     reasons = {criterion: missing_reason_kind(reason) for criterion, reason in judgment.unjudged.items()}
-    unsound = (number for number, step in enumerate(judgment.steps, start=1) if step.sound is False)
     hashes = QuestionHashes.of(instance)
-    records = {"instance": instance, "response": response, "judgment": judgment}
+    records = dict(zip(RECORD_COLUMNS, (instance, response, judgment), strict=True))
     return {
         "response_id": response.id,
         "instance_id": instance.id,
@@ -154,7 +173,8 @@ def _describe_case(case: JudgedCase) -> dict[str, Any]:
         **{_name_reason_column(name): reasons.get(criterion) for name, criterion in CRITERION_COLUMNS.items()},
         "evidence_sufficient": judgment.evidence_sufficient,
         "evidence_unjudged": judgment.evidence_unjudged,
-        "first_unsound_step": next(unsound, None) if judgment.stepwise else None,
+        **derive_failure_fields(case),
+        "cost": None,
         "step_failures": [str(step.failure) for step in judgment.steps if step.failure is not None],
         "votes": [
             {"label": str(name), "true": votes.count(True), "false": votes.count(False)}
@@ -202,7 +222,8 @@ class _LabelFile:
             if filesystem.get_file_info([path])[0].type is fs.FileType.Directory:
                 entries = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
                 paths = sorted(info.path for info in entries if info.path.endswith(".parquet"))
-            self._dataset = dataset.dataset(paths, label_schema(), format="parquet", filesystem=filesystem)
+            schema = self._arrow.schema([label_schema().field(name) for name in _list_read_columns()])
+            self._dataset = dataset.dataset(paths, schema, format="parquet", filesystem=filesystem)
             self._fragments = list(self._dataset.get_fragments())
             schemas = [fragment.physical_schema for fragment in self._fragments]
             self._groups = [group for fragment in self._fragments for group in fragment.split_by_row_group()]
@@ -245,7 +266,7 @@ class _LabelFile:
 
     def read_labels(self) -> LabelTable:
         """Return the labels of all rows."""
-        names = [name for name in label_schema().names if name not in (*RECORD_COLUMNS, "first_unsound_step")]
+        names = [name for name in _list_read_columns() if name not in RECORD_COLUMNS]
         try:
             columns = self._dataset.to_table(columns=names)
         except self._arrow.ArrowException as error:
@@ -265,7 +286,7 @@ class _LabelFile:
 
     def read_cases(self, positions: Indices) -> Iterator[JudgedCase]:
         """Yield whole cases; without texts where the table has none."""
-        return map(_read_case, self._read_rows(positions, label_schema().names))
+        return map(_read_case, self._read_rows(positions, _list_read_columns()))
 
     def read_ids(self, positions: Indices) -> Iterator[str]:
         """Yield the ids of responses."""
@@ -388,9 +409,9 @@ def _read_case(row: dict[str, Any]) -> JudgedCase:
     """Return the case of a row; without texts where the row has no records."""
     if all(row[name] is not None for name in RECORD_COLUMNS):
         return JudgedCase(
-            decode_core_value(Instance, parse_json_object(row["instance"].encode())),
-            decode_core_value(Response, parse_json_object(row["response"].encode())),
-            decode_core_value(Judgment, parse_json_object(row["judgment"].encode())),
+            decode_core_value(Instance, parse_json_object(row["instance_record"].encode())),
+            decode_core_value(Response, parse_json_object(row["response_record"].encode())),
+            decode_core_value(Judgment, parse_json_object(row["judgment_record"].encode())),
         )
     reasons = {criterion: row[_name_reason_column(name)] for name, criterion in CRITERION_COLUMNS.items()}
     failure = next((LocalFailure(code) for code in row["step_failures"] or ()), None)
