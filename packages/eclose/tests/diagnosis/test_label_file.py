@@ -10,6 +10,7 @@ import time
 import urllib.request
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import eclose
@@ -22,6 +23,7 @@ from eclose.diagnosis.label_file import (
     label_schema,
     write_labels,
 )
+from eclose.diagnosis.label_table import NO_TIME
 from eclose.diagnosis.run_counts import count_runs
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.files.parquet import get_remote_url
@@ -30,6 +32,7 @@ from eclose.report.formats.file_formats import ReportFormat
 from eclose.values.instance import Instance
 from eclose.values.judgment import WHOLE_TRACE_REASON, Criterion, Judgment, LocalFailure, StepJudgment
 from eclose.values.response import Response, ResponseSource, Trace
+from eclose.values.times import normalize_time
 from tests.diagnosis.damaged_runs import write_random_run
 from tests.diagnosis.judged_responses import random_cases
 from tests.diagnosis.test_run_counts import attempt, contents, dirty_run, unique_questions, write_run  # noqa: F401 - a fixture
@@ -406,3 +409,22 @@ class TestDerivedColumns:
         counted, expected = count_runs([edit(labels, tmp_path / "spoilt.parquet", spoil)]), count_runs([labels])
         assert contents(counted.labels) == contents(expected.labels)
         assert counted.case_set.cases == expected.case_set.cases
+
+
+def times_of(path):
+    return parquet.read_table(path, columns=["time"])["time"].to_pylist()
+
+
+def test_the_time_of_a_response_is_a_column_and_minus_two_to_the_63_where_there_is_none(labels):
+    times = times_of(labels)
+    known = [None if time is None else time.isoformat() for time in times]
+    assert set(known) == {"2026-11-20T10:00:00+00:00", "2026-11-21T09:00:00.500000+00:00", None}
+    counted = count_runs([labels]).labels.time.tolist()
+    assert counted == [NO_TIME if time is None else int(time.timestamp() * 10**6) for time in times]
+
+
+def test_a_table_of_another_program_gives_its_responses_their_time(labels, tmp_path):
+    plain = edit(labels, tmp_path / "plain.parquet", lambda table: table.drop_columns(list(RECORD_COLUMNS)))
+    counted = count_runs([plain])
+    times = [case.response.time for case in counted.read_cases(np.arange(len(counted.labels)))]
+    assert times == [None if time is None else normalize_time(time) for time in times_of(plain)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eclose.diagnosis.label_table import VOTED_LABELS, Hashes, LabelTable, hash_source, number_by_appearance
+from eclose.diagnosis.label_table import NO_TIME, VOTED_LABELS, Hashes, LabelTable, hash_source, number_by_appearance
 from eclose.diagnosis.labelled_run import LabelledRun, QuestionHashes, read_run_files
 from eclose.diagnosis.response_failure import derive_failure_fields
 from eclose.errors import UserError
@@ -38,6 +38,7 @@ from eclose.values.judgment import (
     missing_reason_kind,
 )
 from eclose.values.response import Response, ResponseSource, Trace
+from eclose.values.times import normalize_time, to_datetime, to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,7 +89,7 @@ def label_schema() -> Any:
     columns += [("first_unsound_step", arrow.int32()), ("step_failures", arrow.list_(text))]
     columns += [("votes", arrow.list_(votes))]
     columns += [(name, flag) for name in _FLAG_COLUMNS[-3:]]
-    columns += [("reading", text)]
+    columns += [("reading", text), ("time", arrow.timestamp("us", tz="UTC"))]
     columns += [(name, hash_) for name in ("question_hash", "passages_hash", "source_hash")]
     columns += [("reliable", flag), ("in_gap", flag), *((name, text) for name in _FAILURE_TEXTS)]
     columns += [("abstains", flag), ("cost", arrow.float64())]
@@ -163,6 +164,7 @@ def describe_labels(case: JudgedCase) -> dict[str, Any]:
     reasons = {criterion: missing_reason_kind(reason) for criterion, reason in judgment.unjudged.items()}
     hashes = QuestionHashes.of(instance)
     records = dict(zip(RECORD_COLUMNS, (instance, response, judgment), strict=True))
+    time = to_microseconds(response.time)
     return {
         "response_id": response.id,
         "instance_id": instance.id,
@@ -186,6 +188,7 @@ def describe_labels(case: JudgedCase) -> dict[str, Any]:
         "without_trace": not response.trace.steps or reasons.get(Criterion.LOCAL_SOUNDNESS) == NO_CLAIM_REASON,
         # As trace/prose/conclusion word: status, origin of the trace, and rule.
         "reading": "/".join(part or "" for part in find_rule(response.reading, response.trace, response.answer)),
+        "time": None if time is None else to_datetime(time),
         "question_hash": hashes.text,
         "passages_hash": hashes.passages,
         "source_hash": hash_source(response.source),
@@ -349,6 +352,7 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
         matched_with_aliases=flags["matched_with_aliases"],
         without_trace=flags["without_trace"] == 1,
         reading=reading.astype(np.int32),
+        time=columns["time"].cast("int64").fill_null(NO_TIME).to_numpy(),
         positions=np.repeat(rows[:, None], 3, axis=1),
         questions=tuple(([*benchmarks, None][benchmark - 1], instances[instance]) for instance, benchmark in keys),
         models=tuple(models),
@@ -426,6 +430,6 @@ def _read_case(row: dict[str, Any]) -> JudgedCase:
     source = None if row["model"] is None else ResponseSource(row["model"])
     return JudgedCase(
         Instance(row["instance_id"], "", (), benchmark=row["benchmark"]),
-        Response(row["response_id"], row["instance_id"], Trace(()), None, source),
+        Response(row["response_id"], row["instance_id"], Trace(()), None, source, time=normalize_time(row["time"])),
         judgment,
     )
