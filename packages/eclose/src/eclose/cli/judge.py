@@ -168,7 +168,7 @@ def judge(
 
 def _print_inputs(sources: JudgeInputFiles, file: Path) -> None:
     """Print how the responses were read, where another tool wrote them, and what to know before a judge is paid."""
-    from eclose.api.judge import describe_judge_inputs, summarize_responses
+    from eclose.api.evaluate import describe_judge_inputs, summarize_responses
 
     readings = summarize_responses(sources)
     if not readings.in_protocol_layout:

@@ -72,7 +72,8 @@ _FAILURE_TEXTS = (
 DERIVED_COLUMNS = ("first_unsound_step", "reliable", "in_gap", *_FAILURE_TEXTS, "abstains", "cost")
 """Columns for queries of other programs; they follow from the records, and no reader uses them."""
 _NAMED_COLUMNS = ("response_id", "instance_id", "judge")
-_FLAG_COLUMNS = (*CRITERION_COLUMNS, "evidence_sufficient", "matched", "matched_with_aliases", "without_trace")
+FLAG_COLUMNS = (*CRITERION_COLUMNS, "evidence_sufficient", "matched", "matched_with_aliases", "without_trace")
+"""Labels that readers use: true, false, or null where missing."""
 _METADATA_KEY = b"eclose"
 _GROUP_ROWS = 2_000
 """Rows of a row group; a response that is shown costs the texts of its group."""
@@ -81,15 +82,16 @@ _GROUP_ROWS = 2_000
 def label_schema() -> Any:
     """Return the columns of a table of labels, as a schema of Arrow."""
     arrow, _ = import_pyarrow("a table of labels")
-    text, flag, hash_ = arrow.string(), arrow.bool_(), arrow.uint64()
+    # Signed, although hashes are not: Spark has no other integers.
+    text, flag, hash_ = arrow.string(), arrow.bool_(), arrow.int64()
     votes = arrow.struct([("label", text), ("true", arrow.int32()), ("false", arrow.int32())])
     columns = [(name, text) for name in ("response_id", "instance_id", "benchmark", "model", "judge")]
     for name in (*CRITERION_COLUMNS, "evidence_sufficient"):
         columns += [(name, flag), (_name_reason_column(name), text)]
     columns += [("first_unsound_step", arrow.int32()), ("step_failures", arrow.list_(text))]
     columns += [("votes", arrow.list_(votes))]
-    columns += [(name, flag) for name in _FLAG_COLUMNS[-3:]]
-    columns += [("reading", text), ("time", arrow.timestamp("us", tz="UTC"))]
+    columns += [(name, flag) for name in FLAG_COLUMNS[-3:]]
+    columns += [("reading", text), ("answered_at", arrow.timestamp("us", tz="UTC"))]
     columns += [(name, hash_) for name in ("question_hash", "passages_hash", "source_hash")]
     columns += [("reliable", flag), ("in_gap", flag), *((name, text) for name in _FAILURE_TEXTS)]
     columns += [("abstains", flag), ("cost", arrow.float64())]
@@ -188,12 +190,16 @@ def describe_labels(case: JudgedCase) -> dict[str, Any]:
         "without_trace": not response.trace.steps or reasons.get(Criterion.LOCAL_SOUNDNESS) == NO_CLAIM_REASON,
         # As trace/prose/conclusion word: status, origin of the trace, and rule.
         "reading": "/".join(part or "" for part in find_rule(response.reading, response.trace, response.answer)),
-        "time": None if time is None else to_datetime(time),
-        "question_hash": hashes.text,
-        "passages_hash": hashes.passages,
-        "source_hash": hash_source(response.source),
+        "answered_at": None if time is None else to_datetime(time),
+        "question_hash": _to_signed(hashes.text),
+        "passages_hash": _to_signed(hashes.passages),
+        "source_hash": _to_signed(hash_source(response.source)),
         **{name: encode_json_line(record).decode() for name, record in records.items()},
     }
+
+
+def _to_signed(hash_: int) -> int:
+    return hash_ - 2**64 if hash_ >= 2**63 else hash_
 
 
 def read_label_file(run: Path | str, *, allow_stale: bool = False) -> LabelledRun:
@@ -246,7 +252,7 @@ class _LabelFile:
                 f"writes it. If it holds responses, judge them first: eclose judge {self.name} --judge MODEL --out RUN."
             )
         # A number would be read as true where a program writes -1 for a missing label.
-        for name in set(_FLAG_COLUMNS).intersection(schema.names):
+        for name in set(FLAG_COLUMNS).intersection(schema.names):
             if (kind := schema.field(name).type) not in (self._arrow.bool_(), self._arrow.null()):
                 raise UserError(f"{self.name}: column {name} is {kind}. Labels are true, false, or null where missing.")
 
@@ -298,7 +304,7 @@ class _LabelFile:
     def hash_questions(self, positions: Indices) -> Iterator[QuestionHashes]:
         """Yield the hashes of the questions of responses; zeros where the table has none."""
         for row in self._read_rows(positions, ["question_hash", "passages_hash"]):
-            yield QuestionHashes(row["question_hash"] or 0, row["passages_hash"] or 0)
+            yield QuestionHashes((row["question_hash"] or 0) % 2**64, (row["passages_hash"] or 0) % 2**64)
 
     def _read_rows(self, positions: Indices, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield some rows in the order of their positions, one row group in memory at a time."""
@@ -315,7 +321,7 @@ class _LabelFile:
 def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
     """Return the labels of the rows of an Arrow table, whose ids have these hashes."""
     rows = np.arange(len(ids))
-    flags = {column: np.array(columns[column].cast("int8").fill_null(-1)) for column in _FLAG_COLUMNS}
+    flags = {column: np.array(columns[column].cast("int8").fill_null(-1)) for column in FLAG_COLUMNS}
     (benchmark, benchmarks), (instance, instances), (model, models), (judge, judges) = (
         _encode(columns[column]) for column in ("benchmark", "instance_id", "model", "judge")
     )
@@ -323,7 +329,7 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
     keys = (divmod(number, len(benchmarks) + 1) for number in order.tolist())
     # A table of another program has no hashes; the last of these is that of an unknown model.
     by_model = np.array([*(hash_source(ResponseSource(model)) for model in models), 0], np.uint64)[model]
-    source = columns["source_hash"].fill_null(0).to_numpy()
+    source = columns["source_hash"].fill_null(0).to_numpy().view(np.uint64)
     reading, reading_texts = _encode(columns["reading"])
     reasons, unjudged = _read_reasons(columns)
     if (no_claim := (Criterion.LOCAL_SOUNDNESS, NO_CLAIM_REASON)) in reasons:
@@ -352,7 +358,7 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
         matched_with_aliases=flags["matched_with_aliases"],
         without_trace=flags["without_trace"] == 1,
         reading=reading.astype(np.int32),
-        time=columns["time"].cast("int64").fill_null(NO_TIME).to_numpy(),
+        time=columns["answered_at"].cast("int64").fill_null(NO_TIME).to_numpy(),
         positions=np.repeat(rows[:, None], 3, axis=1),
         questions=tuple(([*benchmarks, None][benchmark - 1], instances[instance]) for instance, benchmark in keys),
         models=tuple(models),
@@ -430,6 +436,8 @@ def _read_case(row: dict[str, Any]) -> JudgedCase:
     source = None if row["model"] is None else ResponseSource(row["model"])
     return JudgedCase(
         Instance(row["instance_id"], "", (), benchmark=row["benchmark"]),
-        Response(row["response_id"], row["instance_id"], Trace(()), None, source, time=normalize_time(row["time"])),
+        Response(
+            row["response_id"], row["instance_id"], Trace(()), None, source, time=normalize_time(row["answered_at"])
+        ),
         judgment,
     )

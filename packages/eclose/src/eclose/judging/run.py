@@ -69,9 +69,7 @@ async def plan_judging(
     only: ResponseFilter | None = None,
 ) -> JudgeRun:
     """Return the run that ``judge_responses`` makes; the server of the model is asked for its name."""
-    judge = await resolve_model_ref(model, deadline)
-    if settings.effort is not None and isinstance(judge, LocalModelRef):
-        raise SettingError("effort: a local model has no reasoning effort. Leave it out, or use a server.")
+    judge = await resolve_judge(model, settings, deadline)
     identity = {**judge.identity, **settings.identity}
     # The result depends on both files, so a change of either makes the judgments stale.
     files: tuple[Path, ...] = (inputs.instances, inputs.responses)
@@ -79,6 +77,14 @@ async def plan_judging(
         identity, files = identity | {"only": only.identity}, files + only.inputs
     stage = PipelineStep("judge", identity, files, Path(out) / JUDGMENTS_FILE)
     return JudgeRun(stage, inputs, judge, settings, only)
+
+
+async def resolve_judge(model: ModelRef | str, settings: JudgeSettings, deadline: float) -> ModelRef:
+    """Return the model that judges; its server is asked for its name where that is empty."""
+    judge = await resolve_model_ref(model, deadline)
+    if settings.effort is not None and isinstance(judge, LocalModelRef):
+        raise SettingError("effort: a local model has no reasoning effort. Leave it out, or use a server.")
+    return judge
 
 
 async def build_judge_run(

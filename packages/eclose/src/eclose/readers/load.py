@@ -281,6 +281,25 @@ def _scan(
             yield ReadRecord(raw.where, value=converted, repairs=converted.repairs)
 
 
+def convert_row(row: JsonObject, settings: ImportSettings) -> ConvertedRecord:
+    """Return one row of a table as a question and its response, whatever other rows hold.
+
+    Raises:
+        RecordError: The row fits no layout, lacks a field, or is a span, of which a response has several.
+    """
+    if settings.columns:
+        settings = replace(settings, format=RecordLayout.MAPPED)
+    elif settings.format is RecordLayout.AUTO:
+        settings = replace(settings, format=detect_record_layout(row))
+    if settings.format.trace_dialect is not None:
+        raise RecordError("is a span of a trace, and a response has several. Judge the file of spans: eclose judge")
+    converted = _add_names(_get_record_converter(None, settings, instance_only=False)(row), settings)
+    check_core_rules(converted.instance)
+    if converted.response is not None:
+        check_core_rules(converted.response)
+    return converted
+
+
 def _add_names(converted: ConvertedRecord, settings: ImportSettings) -> ConvertedRecord:
     """Return the record with the names that the file leaves out."""
     if settings.dataset is not None and converted.instance.benchmark is None:
