@@ -41,7 +41,7 @@ def show_progress(option: ProgressOption, read: Callable[[], Progress]) -> Itera
     Off a terminal and a notebook nothing is shown, unless the option is a function, which is called from another
     thread.
     """
-    if option is False or (option is True and not sys.stderr.isatty() and not _is_notebook()):
+    if option is False or (option is True and not is_shown()):
         yield
         return
     with _open_display() if option is True else _call(option) as show:
@@ -60,6 +60,17 @@ def show_progress(option: ProgressOption, read: Callable[[], Progress]) -> Itera
             ended.set()
             thread.join()
             show(read())
+
+
+def is_shown() -> bool:
+    """Return whether there is a terminal or a notebook to show progress in."""
+    return sys.stderr.isatty() or _is_notebook()
+
+
+def write_progress_line(progress: Progress) -> None:
+    """Write a line to standard error, for commands whose output goes to a file."""
+    sys.stderr.write(f"{progress.text}\n")
+    sys.stderr.flush()
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from eclose.errors import RecordError, SettingError, UserError
 from eclose_world.make.instances import make_world_items
 from eclose_world.roles.request_handlers import build_world_handlers
 from eclose_world.server.app import ModelServerThread
-from eclose_world.server.faults import ServerBehaviour
+from eclose_world.server.faults import ServerBehaviour, ServerFault
 
 FREE = eclose.CallSettings(unpriced=True)
 CALLS = 6
@@ -278,7 +278,7 @@ def test_process_that_ends_without_closing_its_judge_ends(server):
 
 
 def test_closing_ends_the_calls_in_flight():
-    with ModelServerThread(build_world_handlers(), ServerBehaviour(latency=30)) as slow:
+    with ModelServerThread(build_world_handlers(), ServerBehaviour(faults={ServerFault.HANG: 1.0})) as slow:
         judge = eclose.Judge(slow.base_url, calls=FREE)
         errors = []
 
