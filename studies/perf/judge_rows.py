@@ -137,7 +137,7 @@ def make_bodies(count: int) -> list[dict[str, Any]]:
     """Return the bodies of the calls about the first rows."""
     bodies = []
     for number in range(count):
-        instance, response = read_row(make_row(number), 1, eclose.ImportSettings())
+        instance, response = read_row(make_row(number), eclose.ImportSettings())
         (request,) = build_judge_requests(instance, response, SETTINGS)
         assert request.schema is not None
         schema = {"name": request.schema.name, "strict": True, "schema": request.schema.schema}

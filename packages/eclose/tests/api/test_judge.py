@@ -126,7 +126,7 @@ def test_row_that_cannot_be_read_has_a_reason_and_the_others_their_labels(server
 
 def test_column_of_a_label_is_refused_before_anything_is_asked(server):
     with eclose.Judge(server.base_url, calls=FREE) as judge, pytest.raises(SettingError, match="a column correct"):
-        judge.batch([{**make_rows(1)[0], "correct": True}])
+        judge.batch([*make_rows(1), {**make_rows(1)[0], "correct": True}])
     assert count_requests(server) == 0
 
 

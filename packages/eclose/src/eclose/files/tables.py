@@ -54,13 +54,13 @@ def _lines(data: Rows) -> Iterator[str]:
             continue
         try:
             # Infinities are not JSON: the strict reader of this file would refuse them.
-            yield json.dumps(read_row_columns(row, number), ensure_ascii=False, allow_nan=False)
+            yield json.dumps(to_json_value(read_row_columns(row, number)), ensure_ascii=False, allow_nan=False)
         except ValueError as error:
             raise SettingError(f"row {number}: holds an infinite number, which JSON does not have.") from error
 
 
-def read_row_columns(row: Any, number: int) -> dict[str, Any]:
-    """Return the columns of a row with values as JSON has them; those of a conversation are its messages.
+def read_row_columns(row: Any, number: int) -> Mapping[str, Any]:
+    """Return the columns of a row; those of a conversation are its messages.
 
     Raises:
         SettingError: The row is no dict of columns.
@@ -68,8 +68,7 @@ def read_row_columns(row: Any, number: int) -> dict[str, Any]:
     columns = {"messages": row} if is_conversation(row) else row
     if not isinstance(columns, Mapping):
         raise SettingError(f"row {number}: is of type {type(row).__name__}. Rows are dicts of columns and values.")
-    plain: dict[str, Any] = _plain(columns)
-    return plain
+    return columns
 
 
 def iterate_table_rows(data: Rows) -> Iterator[Any]:
@@ -93,18 +92,18 @@ def iterate_table_rows(data: Rows) -> Iterator[Any]:
     yield from rows
 
 
-def _plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Return a value as JSON has it: arrays become lists, NumPy scalars numbers, missing numbers null."""
     if isinstance(value, str | bool | int | None):
         return value
     if isinstance(value, float):
         return None if math.isnan(value) else value
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): to_json_value(item) for key, item in value.items()}
     if hasattr(value, "tolist"):  # NumPy arrays and scalars, pandas series
-        return _plain(value.tolist())
+        return to_json_value(value.tolist())
     if isinstance(value, Iterable):
-        return [_plain(item) for item in value]
+        return [to_json_value(item) for item in value]
     return None if str(value) in ("<NA>", "NaT") else str(value)
 
 
