@@ -28,7 +28,7 @@ from eclose.readers import conversion, rag_rows
 from eclose.readers.conversion import ConvertedRecord
 from eclose.readers.import_settings import CaseSelection, ImportSettings
 from eclose.readers.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout, is_known_record
-from eclose.readers.mapping import check_field_map, has_mapped_question, map_record
+from eclose.readers.mapping import check_field_map, drop_mapped_keys, has_mapped_question, map_record
 from eclose.readers.spans.cases import NO_DOCUMENTS, TraceCase
 from eclose.readers.spans.detection import TraceDialect, detect_trace_dialect
 from eclose.readers.spans.load import detect_pretty_trace, scan_traces
@@ -241,7 +241,11 @@ def _get_record_converter(
     layout = settings.format
     if layout is RecordLayout.MAPPED:
         return lambda record: rag_rows.convert_columns(
-            *map_record(record, settings.columns), layout, settings, instance_only=instance_only
+            *map_record(record, settings.columns),
+            layout,
+            settings,
+            own=drop_mapped_keys(record, settings.columns),
+            instance_only=instance_only,
         )
     if layout in rag_rows.TOOL_LAYOUTS:
         return partial(rag_rows.convert_tool_record, layout=layout, reading=settings, instance_only=instance_only)
@@ -299,6 +303,9 @@ def _check_value(path: Path, record: ReadRecord[ConvertedRecord], value: Value, 
     unit, number = record.where.split(" ")  # "line 412", "record 412" or "row 412"
     # An id that is derived from texts stands for these texts, whatever ids a store gave to its chunks this time.
     compared = _number_passages(value) if conversion.ID_DERIVED in record.repairs else value
+    if isinstance(compared, Response):
+        # A table may repeat a response in a row with another number or date.
+        compared = replace(compared, columns={})
     earlier = seen_ids.add(value.id, encode_json_line(compared), int(number))
     if earlier is None:
         return ReadRecord(record.where, value=value, repairs=record.repairs)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 UNTUNED_METHOD = "backbone"
 """Name of the method of a model without an adapter, where every model has one: in plans, files and groups."""
@@ -236,6 +238,8 @@ class Response:
     """The span it was read from; apart from ``source``, by which responses are grouped."""
     reading: ResponseReading | None = None
     """How it was read; None in the protocol's layout."""
+    columns: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """The user's own columns of the row it was read from; no model is shown them."""
 
     @property
     def incomplete(self) -> MissingAnswerReason | None:
