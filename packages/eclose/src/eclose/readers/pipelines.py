@@ -126,15 +126,13 @@ def flatten_conversation(record: JsonObject) -> tuple[JsonObject, ToolColumnName
 def drop_conversation(record: JsonObject) -> JsonObject:
     """Return a record of messages, or of an agent's result, without what holds its messages and its reply."""
     container = None if _find_conversation(record).messages else find_container(record)
-    if container is not None:
-        paths = (*container.keys, *container.messages, *container.output, *container.finish)
-        parts = {path.partition(".")[0] for path in paths}
-        return {name: value for name, value in record.items() if name not in parts}
+    paths = () if container is None else (*container.keys, *container.messages, *container.output, *container.finish)
+    used = {path.partition(".")[0] for path in paths} | _REPLY_NAMES
     return {
         name: value
         for name, value in record.items()
-        # A state may be a graph's or a column with a name: "CA".
-        if name not in _REPLY_NAMES and not (name in _HOLDERS and isinstance(value, dict | list))
+        # A state may be a graph's, or a column with a name: "CA".
+        if name not in used and not (name in _HOLDERS and isinstance(value, dict | list))
     }
 
 
