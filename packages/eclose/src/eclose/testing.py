@@ -9,10 +9,9 @@ from itertools import compress
 from typing import TYPE_CHECKING
 
 from eclose.api.gate import GateResult, gate
-from eclose.api.results import count_false_labels
 from eclose.diagnosis.gate_rules import GateLimits, GateOutcome, UndecidedPolicy
 from eclose.diagnosis.number_format import format_count, format_percent_with_interval
-from eclose.diagnosis.response_failure import describe_response_failure
+from eclose.diagnosis.response_failure import count_false_labels, describe_response_failure
 from eclose.metrics.rates import Metric
 from eclose.values.judgment import NEVER_ASKED_REASONS
 

@@ -12,7 +12,7 @@ from eclose.calls.progress_line import show_run_progress
 from eclose.calls.record_loop import RunProgress
 from eclose.diagnosis.label_file import FLAG_COLUMNS, RECORD_COLUMNS, describe_labels, label_schema
 from eclose.errors import RecordError, SettingError
-from eclose.files.tables import iterate_table_rows, read_row_columns, to_json_value
+from eclose.files.tables import iterate_table_rows, make_plain, read_row_columns
 from eclose.judging.judge_response import judge_response
 from eclose.judging.run import JUDGE_JOB
 from eclose.readers.judged_run import JudgedCase
@@ -47,7 +47,7 @@ def read_row(columns: Mapping[str, Any], imported: ImportSettings) -> tuple[Inst
     Raises:
         RecordError: The row lacks a field, or holds no response.
     """
-    converted = convert_row(to_json_value(columns), imported)
+    converted = convert_row(make_plain(columns), imported)
     if converted.response is None:
         raise RecordError(converted.rejected or NO_RESPONSE)
     return converted.instance, converted.response
@@ -199,7 +199,7 @@ def add_columns(
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # pandas
         return _add_to_pandas(rows, labels, records=records)
     return [
-        {**row, **{name: each[name] for name in _list_new_columns(list(row), each, records=records)}}
+        {**row, **{name: each[name] for name in _list_new_columns(list(row), _LABELS, records=records)}}
         for row, each in zip(items, labels, strict=True)
     ]
 

@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import Diagnosis, TraceStratum, diagnose_labels
 from eclose.diagnosis.number_format import format_count, format_percent_with_interval
-from eclose.diagnosis.response_failure import describe_response_failure
+from eclose.diagnosis.response_failure import (
+    COLUMN_TYPES,
+    count_false_labels,
+    describe_response_failure,
+    describe_responses,
+)
 from eclose.diagnosis.run_counts import RunCounts, count_runs
 from eclose.errors import SettingError
-from eclose.files.parquet import get_remote_url
+from eclose.files.parquet import get_remote_url, import_pyarrow, list_arrow_fields
 from eclose.files.run_folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
+from eclose.files.tables import fit_column_type, infer_column_types
 from eclose.metrics.rates import Metric
 from eclose.readers.judged_run import JudgedCase, copy_unfinished_run, is_settled_by_people, name_run_folders
 from eclose.report.context import BaseComparison, ReportContext, add_corrected_rates
@@ -122,18 +128,21 @@ class Results:
         return iter(self.cases)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return one row for each response: ids, labels, failure class, trace group and a sentence on the failure."""
-        return [_row(case) for case in self.cases]
+        """Return one row for each response: ids, labels, what is wrong, how it was read, and your own columns.
+
+        A column of your own has ``own_`` before its name where the row has another one of that name.
+        """
+        return describe_responses(self.cases)
 
     def to_arrow(self) -> pa.Table:
         """Return the rows of ``to_dicts`` as an Arrow table; needs ``eclose[parquet]``."""
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-
+        arrow, _ = import_pyarrow("an Arrow table")
         rows = self.to_dicts()
         # Stated, not inferred: a column without any value would get the type null.
-        columns: dict[str, Any] = {name: pa.string() for name in rows[0]} if rows else {}
-        columns |= {name: pa.bool_() for name in columns if name in _LABELS}
-        return pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items())))
+        types = dict.fromkeys(rows[0] if rows else (), str) | infer_column_types(rows)
+        types |= {name: kind for name, kind in COLUMN_TYPES.items() if rows}
+        fitted = [{name: fit_column_type(value, types[name]) for name, value in row.items()} for row in rows]
+        return arrow.Table.from_pylist(fitted, schema=arrow.schema(list_arrow_fields(types)))
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the rows of ``to_dicts`` as a data frame; missing labels are ``<NA>``.
@@ -143,7 +152,8 @@ class Results:
         import pandas as pd  # noqa: PLC0415 - not a dependency of the package
 
         frame = pd.DataFrame.from_records(self.to_dicts())
-        return frame.astype({name: "boolean" for name in _LABELS if name in frame.columns})
+        types = {bool: "boolean", int: "Int64", float: "Float64"}
+        return frame.astype({name: types[kind] for name, kind in COLUMN_TYPES.items() if name in frame.columns})
 
     def report(self, folder: Path | str, formats: Collection[ReportFormat] = tuple(ReportFormat)) -> dict[str, Path]:
         """Write the same files as ``eclose report``, byte for byte.
@@ -182,46 +192,6 @@ class Results:
             worst=worst,
             unreliable=len(self.worst),
         )
-
-
-_LABELS = (
-    "locally_sound",
-    "aligned",
-    "closed",
-    "complete",
-    "correct",
-    "globally_sufficient",
-    "reliable",
-    "in_gap",
-    "evidence_sufficient",
-)
-
-
-def _row(case: JudgedCase) -> dict[str, Any]:
-    verdict, source = case.verdict, case.response.source
-    return {
-        "response_id": case.response.id,
-        "instance_id": case.instance.id,
-        "benchmark": case.instance.benchmark,
-        "model": None if source is None else source.model,
-        "question": case.instance.question,
-        "answer": case.response.answer,
-        "reference_answer": case.instance.reference_answer,
-        "judge": case.judgment.judge,
-        **{name: getattr(verdict, name) for name in _LABELS[:-1]},
-        "evidence_sufficient": case.judgment.evidence_sufficient,
-        "trace_group": None if verdict.trace_group is None else str(verdict.trace_group),
-        "failure_class": None if verdict.failure_class is None else str(verdict.failure_class),
-        "reason": describe_response_failure(case),
-        "unjudged": ", ".join(f"{label}: {reason}" for label, reason in case.judgment.missing_reasons.items()) or None,
-    }
-
-
-def count_false_labels(case: JudgedCase) -> int:
-    """Count the five labels that are false."""
-    verdict = case.verdict
-    labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
-    return sum(label is False for label in labels)
 
 
 def diagnose(

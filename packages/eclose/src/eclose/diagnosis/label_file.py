@@ -1,12 +1,15 @@
 """Labels of a judged run as one Parquet table: a file, a folder of files, or an address in object storage.
 
-The columns are those of ``label_schema``; ``describe_labels`` fills all of them. A table of another program needs
-``REQUIRED_COLUMNS``; any other column that it lacks has no value in any row. Counting reads no texts. Needs pyarrow.
+The columns are those of ``label_schema``; ``describe_labels`` fills all of them. Any other column is the user's own. A
+table of another program needs ``REQUIRED_COLUMNS``; any other column that it lacks has no value in any row. Counting
+reads no texts. Needs pyarrow.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,16 +19,16 @@ import numpy as np
 
 from eclose.diagnosis.label_table import NO_TIME, VOTED_LABELS, Hashes, LabelTable, hash_source, number_by_appearance
 from eclose.diagnosis.labelled_run import LabelledRun, QuestionHashes, read_run_files
-from eclose.diagnosis.response_failure import derive_failure_fields
+from eclose.diagnosis.response_failure import derive_failure_fields, name_reading
 from eclose.errors import UserError
 from eclose.files.json_reader import parse_json_object
 from eclose.files.jsonl import decode_core_value, encode_json_line
-from eclose.files.parquet import ParquetWriter, get_remote_url, import_pyarrow, open_filesystem
+from eclose.files.parquet import ParquetWriter, get_remote_url, import_pyarrow, list_arrow_fields, open_filesystem
 from eclose.files.record_file import hash_ids
 from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
+from eclose.files.tables import fit_column_type, infer_column_types, make_plain, name_own_columns
 from eclose.files.verify import ProvenanceCheck
 from eclose.readers.judged_run import JudgedCase, JudgedCaseSet, combine_caveats, describe_reused_id
-from eclose.readers.readings import find_rule
 from eclose.reading.text import ReadingStatus
 from eclose.values.instance import Instance
 from eclose.values.judgment import (
@@ -41,7 +44,7 @@ from eclose.values.response import Response, ResponseSource, Trace
 from eclose.values.times import normalize_time, to_datetime, to_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from eclose.readers.readings import ReadingKey
     from eclose.stats.arrays import Codes, Indices
@@ -79,6 +82,7 @@ _GROUP_ROWS = 2_000
 """Rows of a row group; a response that is shown costs the texts of its group."""
 
 
+@cache
 def label_schema() -> Any:
     """Return the columns of a table of labels, as a schema of Arrow."""
     arrow, _ = import_pyarrow("a table of labels")
@@ -147,10 +151,10 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
     # Written aside and moved as a whole: a conversion that was cut off leaves no table behind.
     with TemporaryDirectory(dir=None if get_remote_url(out) else Path(path).parent) as scratch:
         written = Path(scratch, "labels.parquet")
-        with ParquetWriter(written, schema) as file:
-            for start in range(0, len(counted.labels), _GROUP_ROWS):
-                cases = counted.source.read_cases(counted.labels.positions[start : start + _GROUP_ROWS])
-                file.write_rows([describe_labels(case) for case in cases])
+        own: dict[str, type] = {}
+        # A later row may have a column that the earlier ones lack, or a value of another type.
+        while (found := _write_table(written, counted, schema, own)) != own:
+            own = found
         if get_remote_url(out) is None:
             written.replace(path)
         else:
@@ -160,8 +164,25 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
     return len(counted.labels)
 
 
+def _write_table(path: Path, counted: LabelledRun, schema: Any, own: Mapping[str, type]) -> dict[str, type]:
+    """Write the rows with own columns of these types; return the types of the rows, at the first that do not fit."""
+    types = dict(own)
+    for field in list_arrow_fields(own):
+        schema = schema.append(field)
+    with ParquetWriter(path, schema) as file:
+        for start in range(0, len(counted.labels), _GROUP_ROWS):
+            cases = counted.source.read_cases(counted.labels.positions[start : start + _GROUP_ROWS])
+            rows = [describe_labels(case) for case in cases]
+            known = label_schema().names
+            types = infer_column_types(({name: row[name] for name in row if name not in known} for row in rows), types)
+            if types != own:
+                return types
+            file.write_rows([row | {name: fit_column_type(row.get(name), own[name]) for name in own} for row in rows])
+    return types
+
+
 def describe_labels(case: JudgedCase) -> dict[str, Any]:
-    """Return the row of a response in a table of labels."""
+    """Return the row of a response in a table of labels: the columns of the schema, and the user's own."""
     judgment, response, instance = case.judgment, case.response, case.instance
     reasons = {criterion: missing_reason_kind(reason) for criterion, reason in judgment.unjudged.items()}
     hashes = QuestionHashes.of(instance)
@@ -178,7 +199,6 @@ def describe_labels(case: JudgedCase) -> dict[str, Any]:
         "evidence_sufficient": judgment.evidence_sufficient,
         "evidence_unjudged": judgment.evidence_unjudged,
         **derive_failure_fields(case),
-        "cost": None,
         "step_failures": [str(step.failure) for step in judgment.steps if step.failure is not None],
         "votes": [
             {"label": str(name), "true": votes.count(True), "false": votes.count(False)}
@@ -188,18 +208,23 @@ def describe_labels(case: JudgedCase) -> dict[str, Any]:
         "matched": case.matched,
         "matched_with_aliases": case.matched_with_aliases,
         "without_trace": not response.trace.steps or reasons.get(Criterion.LOCAL_SOUNDNESS) == NO_CLAIM_REASON,
-        # As trace/prose/conclusion word: status, origin of the trace, and rule.
-        "reading": "/".join(part or "" for part in find_rule(response.reading, response.trace, response.answer)),
+        "reading": name_reading(response),
         "answered_at": None if time is None else to_datetime(time),
         "question_hash": _to_signed(hashes.text),
         "passages_hash": _to_signed(hashes.passages),
         "source_hash": _to_signed(hash_source(response.source)),
         **{name: encode_json_line(record).decode() for name, record in records.items()},
+        **{name: response.columns[column] for column, name in _name_columns(response).items()},
     }
 
 
 def _to_signed(hash_: int) -> int:
     return hash_ - 2**64 if hash_ >= 2**63 else hash_
+
+
+def _name_columns(response: Response) -> dict[str, str]:
+    """Return the name in a table of each own column of a response."""
+    return name_own_columns([response.columns], label_schema().names) if response.columns else {}
 
 
 def read_label_file(run: Path | str, *, allow_stale: bool = False) -> LabelledRun:
@@ -235,6 +260,8 @@ class _LabelFile:
             self._dataset = dataset.dataset(paths, schema, format="parquet", filesystem=filesystem)
             self._fragments = list(self._dataset.get_fragments())
             schemas = [fragment.physical_schema for fragment in self._fragments]
+            own = self._find_own_columns(schemas)
+            self._own, self._schema = own.names, self._arrow.unify_schemas([schema, own])
             self._groups = [group for fragment in self._fragments for group in fragment.split_by_row_group()]
         except (OSError, self._arrow.ArrowException) as error:
             raise UserError(f"{self.name}: holds no table of labels that can be read ({error}).") from error
@@ -244,6 +271,13 @@ class _LabelFile:
             self._check_columns(schema)
         sizes = [group.row_groups[0].num_rows for group in self._groups]
         self._starts = np.cumsum([0, *sizes])
+
+    def _find_own_columns(self, schemas: Sequence[Any]) -> Any:
+        """Return the user's own columns of files, as a schema."""
+        known = label_schema().names
+        other = [self._arrow.schema([field for field in schema if field.name not in known]) for schema in schemas]
+        # One file may hold whole numbers where another holds others.
+        return self._arrow.unify_schemas([self._arrow.schema([]), *other], promote_options="permissive")
 
     def _check_columns(self, schema: Any) -> None:
         if missing := [name for name in REQUIRED_COLUMNS if name not in schema.names]:
@@ -295,7 +329,11 @@ class _LabelFile:
 
     def read_cases(self, positions: Indices) -> Iterator[JudgedCase]:
         """Yield whole cases; without texts where the table has none."""
-        return map(_read_case, self._read_rows(positions, _list_read_columns()))
+        for row in self._read_rows(positions, [*_list_read_columns(), *self._own]):
+            case = _read_case(row)
+            columns, names = case.response.columns, _name_columns(case.response).values()
+            added = {name: make_plain(row[name]) for name in self._own if name not in names and row[name] is not None}
+            yield replace(case, response=replace(case.response, columns={**columns, **added})) if added else case
 
     def read_ids(self, positions: Indices) -> Iterator[str]:
         """Yield the ids of responses."""
@@ -312,7 +350,7 @@ class _LabelFile:
         groups = np.searchsorted(self._starts, rows, side="right") - 1
         pairs = zip(groups.tolist(), (rows - self._starts[groups]).tolist(), strict=True)
         for group, places in groupby(pairs, key=lambda pair: pair[0]):
-            table = self._groups[group].to_table(schema=self._dataset.schema, columns=columns)
+            table = self._groups[group].to_table(schema=self._schema, columns=columns)
             yield from table.take([row for _, row in places]).to_pylist()
             # Arrow keeps what it has freed; texts of several row groups would stay in memory.
             self._arrow.default_memory_pool().release_unused()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from eclose.files.tables import name_own_columns
+from eclose.readers.readings import find_rule
 from eclose.values.judgment import Criterion
 from eclose.values.verdict import FailureClass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from eclose.readers.judged_run import JudgedCase
     from eclose.values.judgment import Judgment
+    from eclose.values.response import Response
 
 BROKEN_LINKS: dict[FailureClass, Criterion | None] = {
     FailureClass.PATH_DEVIATION: Criterion.ALIGNMENT,
@@ -91,7 +94,73 @@ def derive_failure_fields(case: JudgedCase) -> dict[str, Any]:
         "established": judgment.established,
         "missing_evidence": judgment.missing_evidence,
         "abstains": case.abstains,
+        "cost": None,
     }
+
+
+def describe_response(case: JudgedCase) -> dict[str, Any]:
+    """Return the row of a response in tables and lists, without the user's own columns."""
+    instance, response, judgment, verdict = case.instance, case.response, case.judgment, case.verdict
+    failure = derive_failure_fields(case)
+    step = failure["first_unsound_step"]
+    first = None if step is None else judgment.steps[step - 1]
+    return {
+        "response_id": response.id,
+        "instance_id": instance.id,
+        "benchmark": instance.benchmark,
+        "model": None if response.source is None else response.source.model,
+        "question": instance.question,
+        "answer": response.answer,
+        "reference_answer": instance.reference_answer,
+        "judge": judgment.judge,
+        "locally_sound": verdict.locally_sound,
+        "aligned": verdict.aligned,
+        "closed": verdict.closed,
+        "complete": verdict.complete,
+        "correct": verdict.correct,
+        "globally_sufficient": verdict.globally_sufficient,
+        "reliable": verdict.reliable,
+        "in_gap": verdict.in_gap,
+        "evidence_sufficient": judgment.evidence_sufficient,
+        "trace_group": None if verdict.trace_group is None else str(verdict.trace_group),
+        **failure,
+        "step_failure": None if first is None or first.failure is None else str(first.failure),
+        "quote": None if first is None or first.support is None else first.support.quote,
+        "reading": name_reading(response),
+        "unjudged": ", ".join(f"{label}: {reason}" for label, reason in judgment.missing_reasons.items()) or None,
+    }
+
+
+COLUMN_TYPES: dict[str, type] = {
+    **dict.fromkeys(("locally_sound", "aligned", "closed", "complete", "correct", "globally_sufficient"), bool),
+    **dict.fromkeys(("reliable", "in_gap", "evidence_sufficient", "abstains"), bool),
+    "first_unsound_step": int,
+    "cost": float,
+}
+"""Type of each column of ``describe_response`` that holds no text."""
+
+
+def describe_responses(cases: Iterable[JudgedCase]) -> list[dict[str, Any]]:
+    """Return the rows of responses with the user's own columns, of which all rows have the same ones."""
+    cases = list(cases)
+    rows = [describe_response(case) for case in cases]
+    names = name_own_columns((case.response.columns for case in cases), rows[0] if rows else ())
+    return [
+        row | {name: case.response.columns.get(column) for column, name in names.items()}
+        for row, case in zip(rows, cases, strict=True)
+    ]
+
+
+def name_reading(response: Response) -> str:
+    """Return how a response was read, as ``trace/prose/conclusion word``: status, origin of the trace, and rule."""
+    return "/".join(part or "" for part in find_rule(response.reading, response.trace, response.answer))
+
+
+def count_false_labels(case: JudgedCase) -> int:
+    """Count the five labels that are false."""
+    verdict = case.verdict
+    labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
+    return sum(label is False for label in labels)
 
 
 def find_first_unsound_step(judgment: Judgment) -> int | None:
