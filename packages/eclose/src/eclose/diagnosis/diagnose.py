@@ -16,7 +16,7 @@ import numpy as np
 from eclose.diagnosis.label_table import LABEL_CODES, LabelTable, TraceStratum, count_by_appearance
 from eclose.diagnosis.run_counts import RunCounts
 from eclose.errors import UserError
-from eclose.metrics.rates import VERDICTS, Metric
+from eclose.metrics.rates import ABSTAINED_CODES, VERDICTS, Metric
 from eclose.metrics.repeats import LabelFlipCounts
 from eclose.metrics.summary import GroupRates, VerdictCounts, summarize_verdict_counts
 from eclose.readers.judged_run import EvidenceSufficiency, JudgedCase
@@ -33,7 +33,7 @@ from eclose.values.judgment import (
 )
 from eclose.values.model_family import same_model_family
 from eclose.values.three_valued import Label
-from eclose.values.verdict import FailureClass, Verdict
+from eclose.values.verdict import AbstentionOutcome, FailureClass, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,6 +124,10 @@ class Diagnosis:
     """The responses of other strata, which no rate above counts."""
     readings: Mapping[ReadingKey, int] = field(default_factory=dict)
     """Responses of all strata by how they were read."""
+    abstentions: Mapping[AbstentionOutcome, int] = field(default_factory=dict)
+    """Responses that say that they found no answer, by whether they were right to; empty where none does."""
+    abstained_joint: Mapping[tuple[Label, Label, Label], int] = field(default_factory=dict)
+    """Those of the group of abstentions by their labels L, A and C; ``joint`` counts them too."""
 
     @property
     def prose_traces(self) -> int:
@@ -197,7 +201,7 @@ def diagnose_labels(labels: LabelTable, whole: LabelTable | None = None) -> Diag
         by_dataset=_summarize_by(counts, benchmarks, 0, pairs),
         by_evidence=_by_evidence(labels, counts),
         # The joint distribution of L, A and C (the paper's table of A.4).
-        joint=_count_joint(labels),
+        joint=_count_joint(labels.verdict),
         # Steps, not responses, are counted, as in A.4: a response with two unsound steps counts twice.
         local_failures=step_failures,
         local_failure_responses=failed_responses,
@@ -218,6 +222,13 @@ def diagnose_labels(labels: LabelTable, whole: LabelTable | None = None) -> Diag
             if other is not stratum
         },
         readings=whole.count_readings(),
+        abstentions=labels.count_abstentions(),
+        abstained_joint={
+            chain: count
+            for chain, count in _count_joint(labels.verdict[labels.abstained]).items()
+            # An unsound step decides the group, whatever the answer is.
+            if chain[0] is not False
+        },
     )
 
 
@@ -274,11 +285,11 @@ def _by_evidence(labels: LabelTable, counts: VerdictCounts) -> dict[EvidenceSuff
     }
 
 
-def _count_joint(labels: LabelTable) -> Counter[tuple[Label, Label, Label]]:
+def _count_joint(verdicts: Codes) -> Counter[tuple[Label, Label, Label]]:
     """Count responses by L, A and C, in the order of their first appearance."""
     # K and Acc are the last two digits of a verdict's position.
     joint: Counter[tuple[Label, Label, Label]] = Counter()
-    for code, count in count_by_appearance(labels.verdict // 9).items():
+    for code, count in count_by_appearance(verdicts % ABSTAINED_CODES // 9).items():
         verdict = VERDICTS[9 * code]
         joint[verdict.locally_sound, verdict.aligned, verdict.closed] = count
     return joint
@@ -321,6 +332,13 @@ _BROKEN = {
 """Sentence for each failure class, with optional parts from the judgment."""
 
 
+_ABSTENTIONS = {
+    AbstentionOutcome.RIGHT: "The answer is an abstention, and the passages do not settle the question.",
+    AbstentionOutcome.WRONG: "The answer is an abstention, although the passages settle the question.",
+    AbstentionOutcome.UNKNOWN: "The answer is an abstention; whether the passages settle the question was not judged.",
+}
+
+
 def describe_response_failure(case: JudgedCase) -> str:
     """Return a sentence or two on what is wrong with a response."""
     judgment, verdict = case.judgment, case.verdict
@@ -340,8 +358,9 @@ def describe_response_failure(case: JudgedCase) -> str:
         sentences.append(
             "Every step holds, and so does the whole." if verdict.reliable else "Not everything was judged."
         )
-    if case.abstains:
-        sentences.append("The answer is an abstention, although the passages settle the question.")
+    if (abstention := case.abstention) is not None:
+        sentences = sentences if verdict.locally_sound is False else []
+        sentences.append(_ABSTENTIONS[abstention])
     return " ".join(sentences)
 
 

@@ -23,6 +23,7 @@ from eclose.files.parquet import ParquetWriter, get_remote_url, import_pyarrow, 
 from eclose.files.record_file import hash_ids
 from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.files.verify import ProvenanceCheck
+from eclose.metrics.rates import ABSTAINED_CODES
 from eclose.readers.judged_run import JudgedCase, JudgedCaseSet, combine_caveats, describe_reused_id
 from eclose.readers.readings import find_rule
 from eclose.reading.text import ReadingStatus
@@ -58,7 +59,14 @@ REQUIRED_COLUMNS = ("response_id", "instance_id", "judge", "locally_sound", "ali
 RECORD_COLUMNS = ("instance", "response", "judgment")
 """The records as JSON, which a report shows."""
 _NAMED_COLUMNS = ("response_id", "instance_id", "judge")
-_FLAG_COLUMNS = (*CRITERION_COLUMNS, "evidence_sufficient", "matched", "matched_with_aliases", "without_trace")
+_FLAG_COLUMNS = (
+    *CRITERION_COLUMNS,
+    "evidence_sufficient",
+    "matched",
+    "matched_with_aliases",
+    "without_trace",
+    "abstained",
+)
 _METADATA_KEY = b"eclose"
 _GROUP_ROWS = 2_000
 """Rows of a row group; a response that is shown costs the texts of its group."""
@@ -74,7 +82,7 @@ def label_schema() -> Any:
         columns += [(name, flag), (_name_reason_column(name), text)]
     columns += [("first_unsound_step", arrow.int32()), ("step_failures", arrow.list_(text))]
     columns += [("votes", arrow.list_(votes))]
-    columns += [(name, flag) for name in _FLAG_COLUMNS[-3:]]
+    columns += [(name, flag) for name in _FLAG_COLUMNS[-4:]]
     columns += [("reading", text)]
     columns += [(name, hash_) for name in ("question_hash", "passages_hash", "source_hash")]
     return arrow.schema([*columns, *((name, text) for name in RECORD_COLUMNS)])
@@ -164,6 +172,7 @@ def _describe_case(case: JudgedCase) -> dict[str, Any]:
         "matched": case.matched,
         "matched_with_aliases": case.matched_with_aliases,
         "without_trace": not response.trace.steps or reasons.get(Criterion.LOCAL_SOUNDNESS) == NO_CLAIM_REASON,
+        "abstained": judgment.abstained,
         # As trace/prose/conclusion word: status, origin of the trace, and rule.
         "reading": "/".join(part or "" for part in find_rule(response.reading, response.trace, response.answer)),
         "question_hash": hashes.text,
@@ -304,13 +313,13 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
     reasons, unjudged = _read_reasons(columns)
     if (no_claim := (Criterion.LOCAL_SOUNDNESS, NO_CLAIM_REASON)) in reasons:
         flags["without_trace"][unjudged[unjudged[:, 1] == reasons.index(no_claim), 0]] = 1
-    verdict = np.zeros(len(rows), np.uint8)
+    verdict = np.zeros(len(rows), np.uint16)
     for column, criterion in CRITERION_COLUMNS.items():
         codes = flags[column] + 1
         # As with a judgment: L comes from the steps, and is unknown where a reason says so.
         if criterion is Criterion.LOCAL_SOUNDNESS:
             codes[columns[_name_reason_column(column)].is_valid().to_numpy()] = 0
-        verdict = 3 * verdict + codes.astype(np.uint8)
+        verdict = 3 * verdict + codes.astype(np.uint16)
     failed_rows, failures = _flatten(columns["step_failures"])
     voted_rows, votes = _flatten(columns["votes"])
     labels, true, false = votes.flatten()
@@ -322,7 +331,7 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
         model=model.astype(np.int32),
         source=np.where(source == 0, by_model, source),
         judge=judge.astype(np.int32),
-        verdict=verdict,
+        verdict=verdict + np.uint16(ABSTAINED_CODES) * (flags["abstained"] == 1),
         evidence=flags["evidence_sufficient"],
         matched=flags["matched"],
         matched_with_aliases=flags["matched_with_aliases"],
@@ -401,6 +410,7 @@ def _read_case(row: dict[str, Any]) -> JudgedCase:
         **{name: row[name] for name in (*CRITERION_COLUMNS, "evidence_sufficient") if name != "locally_sound"},
         unjudged={criterion: reason for criterion, reason in reasons.items() if reason is not None},
         evidence_unjudged=row["evidence_unjudged"],
+        abstained=bool(row["abstained"]),
     )
     source = None if row["model"] is None else ResponseSource(row["model"])
     return JudgedCase(

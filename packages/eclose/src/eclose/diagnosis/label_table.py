@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from eclose.diagnosis.compare import CountedRun, PairingKeys, QuestionKey, pair_responses
 from eclose.files.id_set import hash64
+from eclose.metrics.rates import ABSTAINED_CODES
 from eclose.metrics.repeats import LabelFlipCounts
 from eclose.metrics.summary import UNKNOWN_GROUP, VerdictCounts
 from eclose.readers.readings import ReadingKey, find_rule
@@ -26,6 +27,7 @@ from eclose.values.identity import canonical_bytes
 from eclose.values.judgment import EVIDENCE, NO_CLAIM_REASON, Criterion, LocalFailure, missing_reason_kind
 from eclose.values.response import ResponseReading, ResponseSource, Trace
 from eclose.values.three_valued import Label
+from eclose.values.verdict import AbstentionOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -110,6 +112,7 @@ class JudgmentPart:
     unjudged: Mapping[Criterion, str] = field(default_factory=dict)
     evidence_sufficient: Label = None
     votes: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
+    abstained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,7 @@ class LabelTable:
     judge: Codes
     """Position in ``judges``."""
     verdict: Codes
-    """Position in ``VERDICTS``: the five labels."""
+    """Position in ``VERDICTS``: the five labels, and whether the response abstains."""
     evidence: Codes
     """Whether the passages settle the question, by the judge."""
     matched: Codes
@@ -204,7 +207,7 @@ class LabelTable:
             model=np.array(responses.model, np.int32)[response_rows],
             source=np.array(responses.source, np.uint64)[response_rows],
             judge=np.array(judgments.judge, np.int32)[judgment_rows],
-            verdict=np.array(judgments.verdict, np.uint8)[judgment_rows],
+            verdict=np.array(judgments.verdict, np.uint16)[judgment_rows],
             evidence=np.array(judgments.evidence, np.int8)[judgment_rows],
             matched=np.array(responses.matched, np.int8)[response_rows],
             matched_with_aliases=np.array(responses.matched_with_aliases, np.int8)[response_rows],
@@ -266,6 +269,18 @@ class LabelTable:
         traced = ~self.without_trace | np.array([origin is not None for origin in origins])[self.reading]
         stratum[~traced] = stratum[traced].min() if traced.any() else 0
         return {strata[number]: stratum == number for number in np.unique(stratum).tolist()}
+
+    @property
+    def abstained(self) -> Flags:
+        """Rows of the responses that say that they found no answer."""
+        rows: Flags = self.verdict >= ABSTAINED_CODES
+        return rows
+
+    def count_abstentions(self) -> dict[AbstentionOutcome, int]:
+        """Return the abstentions by whether they were right to; empty where there is none."""
+        evidence = self.evidence[self.abstained]
+        counts = {AbstentionOutcome.of(label): int((evidence == code).sum()) for label, code in LABEL_CODES.items()}
+        return {outcome: counts[outcome] for outcome in AbstentionOutcome} if len(evidence) else {}
 
     def count_readings(self) -> dict[ReadingKey, int]:
         """Return the numbers of responses by how they were read, most frequent first."""
@@ -415,7 +430,7 @@ class JudgmentColumns:
 
     def __init__(self) -> None:
         self.ids = array("Q")
-        self.judge, self.verdict, self.position = array("i"), array("B"), array("q")
+        self.judge, self.verdict, self.position = array("i"), array("H"), array("q")
         self.evidence, self.no_claim = array("b"), array("b")
         self.step_failures, self.unjudged, self.votes = array("q"), array("q"), array("q")
         self.judges: dict[str, int] = {}
@@ -431,7 +446,7 @@ class JudgmentColumns:
         # L comes from the steps and is unknown where a reason says so.
         sound = None if Criterion.LOCAL_SOUNDNESS in judgment.unjudged else combine_steps(judgment.steps)
         labels = (sound, judgment.aligned, judgment.closed, judgment.complete, judgment.correct)
-        self.verdict.append(encode_labels(labels))
+        self.verdict.append(encode_labels(labels) + ABSTAINED_CODES * judgment.abstained)
         for step in judgment.steps:
             if step.failure is not None:
                 self.step_failures.extend((row, _FAILURE_NUMBERS[step.failure]))
@@ -447,7 +462,7 @@ class JudgmentColumns:
 
 
 def encode_labels(labels: Iterable[Label]) -> int:
-    """Return the position in ``VERDICTS`` of five labels."""
+    """Return the position in ``VERDICTS`` of the five labels of a response that does not abstain."""
     code = 0
     for label in labels:
         code = 3 * code + LABEL_CODES[label] + 1

@@ -23,6 +23,7 @@ from eclose.prompts.judge_questions import (
     parse_step_judgments,
 )
 from eclose.prompts.structured import InconsistentReplyError
+from eclose.reading.recorded import is_abstention
 from eclose.values.instance import Instance
 from eclose.values.judgment import (
     EVIDENCE,
@@ -394,4 +395,5 @@ def _build_judgment(subject: _Subject, judge_name: str, answers: Mapping[JudgeQu
         evidence_sufficient=value(JudgeQuestion.SUFFICIENCY, "sufficient"),
         missing_evidence=value(JudgeQuestion.SUFFICIENCY, "missing"),
         evidence_unjudged=None if sufficiency.reason is None else _format_reason(sufficiency),
+        abstained=is_abstention(subject.response),
     )

@@ -153,7 +153,8 @@ def build_validation(
         RecordError: A response has two judgments or verdicts, or a verdict is on another question.
     """
     decisive = _select_decisive(settings)
-    run, settled = JudgedRun.of(judgments, responses), _index_verdicts(verdicts)
+    run = JudgedRun.of(judgments, responses)
+    settled = _mark_abstentions(run, _index_verdicts(verdicts))
     _refuse_other_questions(run, settled)
     cases = [
         ValidationCase(
@@ -253,6 +254,14 @@ def _index_verdicts(verdicts: Iterable[SettledVerdict]) -> dict[str, SettledVerd
         if settled.setdefault(row.response_id, row) != row:
             raise RecordError("has two different verdicts. Adjudicate them.", record=f"response {row.response_id}")
     return settled
+
+
+def _mark_abstentions(run: JudgedRun, settled: Mapping[str, SettledVerdict]) -> dict[str, SettledVerdict]:
+    """Return the verdicts of people with the abstentions of the run: the response decides them, and no judge."""
+    abstaining = {id_ for id_, judgment in run.judgments.items() if judgment.verdict.abstained}
+    return {
+        id_: replace(row, verdict=replace(row.verdict, abstained=id_ in abstaining)) for id_, row in settled.items()
+    }
 
 
 def _select_decisive(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -189,6 +189,9 @@ class Judgment:
     """Why there is no label on the evidence; None where there is one, and in files that record no reason."""
     votes: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
     """Labels of a judge that was asked several times, in order, by criterion and ``evidence``."""
+    abstained: bool = False
+    """Whether the response says that it found no answer, by its words; no judge is asked. False in files of earlier
+    versions."""
 
     def label(self, name: str) -> Label:
         """Return the label of a criterion, or of ``evidence``."""
@@ -241,6 +244,7 @@ class Judgment:
             closed=self.closed,
             complete=self.complete,
             correct=self.correct,
+            abstained=self.abstained,
         )
 
 
