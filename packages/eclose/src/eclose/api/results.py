@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import Diagnosis, TraceStratum, describe_response_failure, diagnose_labels
+from eclose.diagnosis.label_table import CONTEXT_COLUMNS, OWN_PREFIX
 from eclose.diagnosis.number_format import format_count, format_percent_with_interval
 from eclose.diagnosis.run_counts import RunCounts, count_runs
 from eclose.errors import SettingError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from eclose.diagnosis.compare import RunComparison
     from eclose.readers.judged_run import JudgedCaseSet
+    from eclose.values.judgment import Judgment
 
 _WORST = 5
 """Responses that the HTML view of a notebook lists."""
@@ -121,8 +123,16 @@ class Results:
         return iter(self.cases)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return one row for each response: ids, labels, failure class, trace group and a sentence on the failure."""
-        return [_row(case) for case in self.cases]
+        """Return one row for each response: ids, labels, failure class, trace group and a sentence on the failure.
+
+        What was asked on request follows: ``own_NAME`` for your own criteria; ``passages``, ``context_precision`` and
+        ``context_recall``.
+        """
+        rows = [_row(case) for case in self.cases]
+        requested = dict.fromkeys(name for case in self.cases for name in _describe_requested(case.judgment))
+        for row, case in zip(rows, self.cases, strict=True) if requested else ():
+            row.update(dict.fromkeys(requested) | _describe_requested(case.judgment))
+        return rows
 
     def to_arrow(self) -> pa.Table:
         """Return the rows of ``to_dicts`` as an Arrow table; needs ``eclose[parquet]``."""
@@ -132,6 +142,7 @@ class Results:
         # Stated, not inferred: a column without any value would get the type null.
         columns: dict[str, Any] = {name: pa.string() for name in rows[0]} if rows else {}
         columns |= {name: pa.bool_() for name in columns if name in _LABELS}
+        columns |= {name: pa.float64() for name in columns if name in CONTEXT_COLUMNS}
         return pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items())))
 
     def to_pandas(self) -> pd.DataFrame:
@@ -214,6 +225,15 @@ def _row(case: JudgedCase) -> dict[str, Any]:
         "reason": describe_response_failure(case),
         "unjudged": ", ".join(f"{label}: {reason}" for label, reason in case.judgment.missing_reasons.items()) or None,
     }
+
+
+def _describe_requested(judgment: Judgment) -> dict[str, Any]:
+    row: dict[str, Any] = {f"{OWN_PREFIX}{name}": label.label for name, label in judgment.own.items()}
+    if (passages := judgment.passages) is not None:
+        # One text a response, as a table of any kind can hold it.
+        row["passages"] = ", ".join(label.use for label in passages.labels) or None
+        row |= dict(zip(CONTEXT_COLUMNS, (passages.precision, passages.recall), strict=True))
+    return row
 
 
 def count_false_labels(case: JudgedCase) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from eclose.diagnosis.label_table import LABEL_CODES, LabelTable, TraceStratum, count_by_appearance
+from eclose.diagnosis.label_table import LABEL_CODES, LabelTable, RequestedRate, TraceStratum, count_by_appearance
 from eclose.diagnosis.run_counts import RunCounts
 from eclose.errors import UserError
 from eclose.metrics.rates import ABSTAINED_CODES, VERDICTS, Metric
@@ -126,6 +126,8 @@ class Diagnosis:
     """Responses of all strata by how they were read."""
     abstentions: Mapping[AbstentionOutcome, int] = field(default_factory=dict)
     """Responses that say that they found no answer, by whether they were right to; empty where none does."""
+    requested: Mapping[str, RequestedRate] = field(default_factory=dict)
+    """What judges gave on request, by column; empty where nothing was asked for."""
     abstained_joint: Mapping[tuple[Label, Label, Label], int] = field(default_factory=dict)
     """Those of the group of abstentions by their labels L, A and C; ``joint`` counts them too."""
 
@@ -223,6 +225,7 @@ def diagnose_labels(labels: LabelTable, whole: LabelTable | None = None) -> Diag
         },
         readings=whole.count_readings(),
         abstentions=labels.count_abstentions(),
+        requested=labels.summarize_requested(),
         abstained_joint={
             chain: count
             for chain, count in _count_joint(labels.verdict[labels.abstained]).items()

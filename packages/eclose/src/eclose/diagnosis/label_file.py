@@ -7,6 +7,7 @@ The columns are those of ``label_schema``; ``write_labels`` fills all of them. A
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eclose.diagnosis.label_table import VOTED_LABELS, Hashes, LabelTable, hash_source, number_by_appearance
+from eclose.diagnosis.label_table import (
+    CONTEXT_COLUMNS,
+    NOT_ASKED,
+    OWN_PREFIX,
+    UNJUDGED,
+    VOTED_LABELS,
+    Hashes,
+    LabelTable,
+    hash_source,
+    number_by_appearance,
+)
 from eclose.diagnosis.labelled_run import LabelledRun, QuestionHashes, read_run_files
 from eclose.errors import UserError
 from eclose.files.json_reader import parse_json_object
@@ -43,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclose.readers.readings import ReadingKey
-    from eclose.stats.arrays import Codes, Indices
+    from eclose.stats.arrays import Codes, Floats, Indices
 
 LABELS_VERSION = "eclose.labels/1"
 """Version of the columns and of the caveats in the file's metadata; a reader refuses any other."""
@@ -88,6 +99,19 @@ def label_schema() -> Any:
     return arrow.schema([*columns, *((name, text) for name in RECORD_COLUMNS)])
 
 
+def _add_requested_column(schema: Any, name: str) -> Any:
+    """Return the columns with one for what judges gave on request, and one for the reason why it is missing."""
+    arrow, _ = import_pyarrow("a table of labels")
+    kind = arrow.float64() if name in CONTEXT_COLUMNS else arrow.bool_()
+    for column, type_ in ((name, kind), (_name_requested_reason(name), arrow.string())):
+        schema = schema if column in schema.names else schema.append(arrow.field(column, type_))
+    return schema
+
+
+def _name_requested_reason(name: str) -> str:
+    return "passages_unjudged" if name in CONTEXT_COLUMNS else f"{name}_unjudged"
+
+
 def _name_reason_column(label: str) -> str:
     return "evidence_unjudged" if label == "evidence_sufficient" else f"{label}_unjudged"
 
@@ -127,6 +151,8 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
         raise UserError(f"{out}: exists already. Name another file, or remove this one.")
     counted = read_run_files(Path(run), allow_stale=allow_stale)
     caveats = {name: getattr(counted.caveats, name) for name in JudgedCaseSet.__slots__ if name != "cases"}
+    for name in counted.labels.requested:
+        schema = _add_requested_column(schema, name)
     schema = schema.with_metadata({_METADATA_KEY: json.dumps({"schema": LABELS_VERSION, **caveats})})
     filesystem.create_dir(path.rpartition("/")[0], recursive=True)
     # Written aside and moved as a whole: a conversion that was cut off leaves no table behind.
@@ -175,11 +201,24 @@ def _describe_case(case: JudgedCase) -> dict[str, Any]:
         "abstained": judgment.abstained,
         # As trace/prose/conclusion word: status, origin of the trace, and rule.
         "reading": "/".join(part or "" for part in find_rule(response.reading, response.trace, response.answer)),
+        **_describe_requested(judgment),
         "question_hash": hashes.text,
         "passages_hash": hashes.passages,
         "source_hash": hash_source(response.source),
         **{name: encode_json_line(record).decode() for name, record in records.items()},
     }
+
+
+def _describe_requested(judgment: Judgment) -> dict[str, Any]:
+    """Return what the judge gave on request, by column; empty where nothing was asked for."""
+    row: dict[str, Any] = {}
+    for name, label in judgment.own.items():
+        column = f"{OWN_PREFIX}{name}"
+        row |= {column: label.holds, _name_requested_reason(column): None if label.label else label.reason}
+    if (passages := judgment.passages) is not None:
+        values = (passages.precision, passages.recall, passages.unjudged)
+        row |= dict(zip((*CONTEXT_COLUMNS, "passages_unjudged"), values, strict=True))
+    return row
 
 
 def read_label_file(run: Path | str, *, allow_stale: bool = False) -> LabelledRun:
@@ -223,6 +262,13 @@ class _LabelFile:
             self._check_columns(schema)
         sizes = [group.row_groups[0].num_rows for group in self._groups]
         self._starts = np.cumsum([0, *sizes])
+        columns = label_schema()
+        self._requested = tuple(
+            dict.fromkeys(name for schema in schemas for name in schema.names if _is_requested_column(name))
+        )
+        for name in self._requested:
+            columns = _add_requested_column(columns, name)
+        self._dataset = self._dataset.replace_schema(columns)
 
     def _check_columns(self, schema: Any) -> None:
         if missing := [name for name in REQUIRED_COLUMNS if name not in schema.names]:
@@ -254,7 +300,7 @@ class _LabelFile:
 
     def read_labels(self) -> LabelTable:
         """Return the labels of all rows."""
-        names = [name for name in label_schema().names if name not in (*RECORD_COLUMNS, "first_unsound_step")]
+        names = [name for name in self._dataset.schema.names if name not in (*RECORD_COLUMNS, "first_unsound_step")]
         try:
             columns = self._dataset.to_table(columns=names)
         except self._arrow.ArrowException as error:
@@ -270,7 +316,11 @@ class _LabelFile:
         for repeat in np.flatnonzero(first[number] != np.arange(len(hashes)))[:1].tolist():
             places = (f"row {first[number[repeat]] + 1}", f"row {repeat + 1}")
             raise describe_reused_id(Path(self.name), Judgment, ids[repeat].as_py(), *places)
-        return _make_table(columns, hashes, self.name)
+        table = _make_table(columns, hashes, self.name)
+        values = np.zeros((len(table), len(self._requested)))
+        for place, name in enumerate(self._requested):
+            values[:, place] = _read_values(columns, name)
+        return replace(table, requested=self._requested, values=values)
 
     def read_cases(self, positions: Indices) -> Iterator[JudgedCase]:
         """Yield whole cases; without texts where the table has none."""
@@ -347,6 +397,19 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
         unjudged=unjudged,
         votes=np.stack([voted_rows, *vote_columns], axis=1).astype(np.intp),
     )
+
+
+def _is_requested_column(name: str) -> bool:
+    return name in CONTEXT_COLUMNS or (name.startswith(OWN_PREFIX) and not name.endswith("_unjudged"))
+
+
+def _read_values(columns: Any, name: str) -> Floats:
+    """Return a column of what judges gave on request, as ``LabelTable.values`` holds it."""
+    column = columns[name].cast("int8") if name.startswith(OWN_PREFIX) else columns[name]
+    values = np.array(column.fill_null(int(UNJUDGED))).astype(float)
+    asked = columns[name].is_valid().to_numpy() | columns[_name_requested_reason(name)].is_valid().to_numpy()
+    values[~asked] = NOT_ASKED
+    return values
 
 
 def _parse_reading(text: str, name: str) -> ReadingKey:

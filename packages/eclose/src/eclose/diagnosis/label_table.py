@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,19 @@ from eclose.metrics.rates import ABSTAINED_CODES
 from eclose.metrics.repeats import LabelFlipCounts
 from eclose.metrics.summary import UNKNOWN_GROUP, VerdictCounts
 from eclose.readers.readings import ReadingKey, find_rule
-from eclose.stats.arrays import Codes, Flags, Indices
+from eclose.stats.arrays import Codes, Flags, Floats, Indices
+from eclose.stats.clustered_rates import QuestionHitCounts
 from eclose.values.answers import contains_token_span, normalize_answer
 from eclose.values.identity import canonical_bytes
-from eclose.values.judgment import EVIDENCE, NO_CLAIM_REASON, Criterion, LocalFailure, missing_reason_kind
+from eclose.values.judgment import (
+    EVIDENCE,
+    NO_CLAIM_REASON,
+    Criterion,
+    LocalFailure,
+    OwnLabel,
+    PassageLabels,
+    missing_reason_kind,
+)
 from eclose.values.response import ResponseReading, ResponseSource, Trace
 from eclose.values.three_valued import Label
 from eclose.values.verdict import AbstentionOutcome
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from eclose.readers.judged_run import JudgedCase
+    from eclose.stats.intervals import Estimate
     from eclose.values.instance import Instance
     from eclose.values.judgment import Judgment, StepJudgment
     from eclose.values.response import Response
@@ -46,6 +56,11 @@ _FAILURES = tuple(LocalFailure)
 _FAILURE_NUMBERS = {failure: number for number, failure in enumerate(_FAILURES)}
 _CRITERIA = {str(criterion): criterion for criterion in Criterion}
 _VOTED_NUMBERS = {str(name): number for number, name in enumerate(VOTED_LABELS)}
+OWN_PREFIX = "own_"
+"""Before the names of the user's own criteria, as columns."""
+CONTEXT_COLUMNS = ("context_precision", "context_recall")
+UNJUDGED, NOT_ASKED = -1.0, -2.0
+"""What stands for a value that was asked for and is missing, and for one that was not asked for."""
 _NO_CLAIM = (Criterion.LOCAL_SOUNDNESS, NO_CLAIM_REASON)
 
 
@@ -58,6 +73,17 @@ class TraceStratum(StrEnum):
     """Sentences of the reply itself: what it adds beyond the answer fails C."""
     HIDDEN = "hidden"
     """Thinking, which was not written for a reader."""
+
+
+class RequestedRate(NamedTuple):
+    """The share of the first label of a criterion, or the mean of a value from 0 to 1."""
+
+    n: int
+    """Responses with a value."""
+    unjudged: int
+    """Responses for which it was asked and not given."""
+    estimate: Estimate
+    """With the interval over questions, which a mean keeps too: no value between 0 and 1 varies more than a share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +139,8 @@ class JudgmentPart:
     evidence_sufficient: Label = None
     votes: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
     abstained: bool = False
+    own: Mapping[str, OwnLabel] = field(default_factory=dict)
+    passages: PassageLabels | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +184,11 @@ class LabelTable:
     """Row, and position in ``reasons``, of every missing label with a reason."""
     votes: Indices
     """Row, position in ``VOTED_LABELS``, and numbers of true and of false labels of a judge that was asked again."""
+    requested: tuple[str, ...] = ()
+    """What judges gave on request: ``own_NAME`` for criteria of the user's own, and ``CONTEXT_COLUMNS``."""
+    values: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    """A column for each name in ``requested``, from 0 to 1: 1 for the first label of a criterion; ``UNJUDGED`` where
+    there is no label, and ``NOT_ASKED``. Without names it has no columns."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -222,6 +255,8 @@ class LabelTable:
             step_failures=_select_entries(np.array(judgments.step_failures, np.intp).reshape(-1, 2), row_of),
             unjudged=_select_entries(np.array(judgments.unjudged, np.intp).reshape(-1, 2), row_of),
             votes=_select_entries(np.array(judgments.votes, np.intp).reshape(-1, 4), row_of),
+            requested=tuple(judgments.values),
+            values=judgments.tabulate_values()[judgment_rows],
         )
 
     @classmethod
@@ -236,19 +271,24 @@ class LabelTable:
             columns[name], columns[names] = _merge_codes(
                 [(getattr(table, name), getattr(table, names)) for table in tables]
             )
-        starts = np.cumsum([0, *map(len, tables)])
+        starts = np.cumsum([0, *map(len, tables[:-1])])
         for name in _ENTRIES:
             entries = [getattr(table, name) for table in tables]
             columns[name] = np.concatenate(entries)
-            columns[name][:, 0] += np.repeat(starts[:-1], [len(part) for part in entries])
+            columns[name][:, 0] += np.repeat(starts, [len(part) for part in entries])
         columns["unjudged"][:, 1], columns["reasons"] = _merge_codes(
             [(table.unjudged[:, 1], table.reasons) for table in tables]
         )
+        columns["requested"] = tuple(dict.fromkeys(name for table in tables for name in table.requested))
+        columns["values"] = np.full((starts[-1] + len(tables[-1]), len(columns["requested"])), NOT_ASKED)
+        for start, table in zip(starts.tolist(), tables, strict=True):
+            places = [columns["requested"].index(name) for name in table.requested]
+            columns["values"][start : start + len(table), places] = table.values
         return cls(**columns)
 
     def select(self, rows: Flags) -> LabelTable:
         """Return the labels of some responses."""
-        columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in (*_COLUMNS, *_NAMED_COLUMNS)}
+        columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in (*_COLUMNS, "values", *_NAMED_COLUMNS)}
         row_of = np.where(rows, np.cumsum(rows) - 1, -1)
         columns |= {name: _select_entries(getattr(self, name), row_of) for name in _ENTRIES}
         # Questions stay in the order of their first responses.
@@ -281,6 +321,18 @@ class LabelTable:
         evidence = self.evidence[self.abstained]
         counts = {AbstentionOutcome.of(label): int((evidence == code).sum()) for label, code in LABEL_CODES.items()}
         return {outcome: counts[outcome] for outcome in AbstentionOutcome} if len(evidence) else {}
+
+    def summarize_requested(self) -> dict[str, RequestedRate]:
+        """Return the share or the mean of what judges gave on request, by column."""
+        rates = {}
+        for name, column in zip(self.requested, self.values.T, strict=True):
+            judged, asked = column >= 0, column > NOT_ASKED
+            if asked.any():
+                values, question = column[judged], self.question[judged]
+                sums = np.bincount(question, values), np.bincount(question, 1 - values)
+                counts = QuestionHitCounts(tuple((hit, miss, 1) for hit, miss in zip(*sums, strict=True) if hit + miss))
+                rates[name] = RequestedRate(int(judged.sum()), int((asked & ~judged).sum()), counts.estimate())
+        return rates
 
     def count_readings(self) -> dict[ReadingKey, int]:
         """Return the numbers of responses by how they were read, most frequent first."""
@@ -433,8 +485,21 @@ class JudgmentColumns:
         self.judge, self.verdict, self.position = array("i"), array("H"), array("q")
         self.evidence, self.no_claim = array("b"), array("b")
         self.step_failures, self.unjudged, self.votes = array("q"), array("q"), array("q")
+        self.values: dict[str, array[float]] = {}
         self.judges: dict[str, int] = {}
         self.reasons: dict[tuple[Criterion, str], int] = {}
+
+    def tabulate_values(self) -> Floats:
+        """Return what was given on request: a row for each judgment, and a column for each name."""
+        table = np.full((len(self.judge), len(self.values)), NOT_ASKED)
+        for number, column in enumerate(self.values.values()):
+            table[: len(column), number] = column
+        return table
+
+    def _add_value(self, name: str, row: int, value: float | bool | None) -> None:
+        column = self.values.setdefault(name, array("d"))
+        column.extend([NOT_ASKED] * (row - len(column)))
+        column.append(UNJUDGED if value is None else value)
 
     def add(self, judgment: Judgment | JudgmentPart, position: int) -> None:
         """Add a judgment, or the part of it that is counted; ``position`` says where its record is."""
@@ -459,6 +524,13 @@ class JudgmentColumns:
         for name, votes in judgment.votes.items():
             if (number := _VOTED_NUMBERS.get(name)) is not None:
                 self.votes.extend((row, number, votes.count(True), votes.count(False)))
+        for name, label in judgment.own.items():
+            self._add_value(f"{OWN_PREFIX}{name}", row, label.holds)
+        if (passages := judgment.passages) is not None:
+            self._add_value(CONTEXT_COLUMNS[0], row, passages.precision)
+            # Without a reference the passages have labels, and recall is not asked for.
+            if passages.recall is not None or passages.unjudged is not None:
+                self._add_value(CONTEXT_COLUMNS[1], row, passages.recall)
 
 
 def encode_labels(labels: Iterable[Label]) -> int:

@@ -22,6 +22,7 @@ from eclose.files.manifest import read_manifest
 from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, VALIDATION_FILE
 from eclose.files.step import companion_file_path
 from eclose.files.tables import TABLE_SUFFIXES, WORKBOOK_SUFFIXES
+from eclose.judging.settings import REQUESTED_SETTINGS
 from eclose.metrics.judge_against_people import (
     GroupValidation,
     JudgedLabel,
@@ -278,7 +279,9 @@ def _select_decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
         for question in (*CRITERION_QUESTIONS.values(), *EXTENDED_QUESTIONS, JudgeQuestion.JOINT)
         if question in guidelines
     ]
-    return {**settings, "guidelines": {str(question): guidelines[question] for question in decisive}}
+    # What is asked on request changes no label that is validated.
+    kept = {name: value for name, value in settings.items() if name not in REQUESTED_SETTINGS}
+    return {**kept, "guidelines": {str(question): guidelines[question] for question in decisive}}
 
 
 def _question_codes(run: JudgedRun, settled: Mapping[str, SettledVerdict]) -> Indices:

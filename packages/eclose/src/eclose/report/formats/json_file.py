@@ -89,6 +89,7 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
         "correct_but_insufficient": diagnosis.correct_but_insufficient,
         "incorrect_but_sufficient": diagnosis.incorrect_but_sufficient,
         "inconsistent": diagnosis.inconsistent,
+        **({"requested": to_plain(diagnosis.requested)} if diagnosis.requested else {}),
         **({"abstentions": to_plain(diagnosis.abstentions)} if diagnosis.abstentions else {}),
         "unjudged": to_plain(diagnosis.unjudged),
         "flips": {name: _flips(counts) for name, counts in diagnosis.flips.items()},
