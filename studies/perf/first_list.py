@@ -14,12 +14,16 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for the helpers of studies and tests
 
 from studies.perf.first_minutes import run
 from studies.perf.first_verdict import PORT, fetch_wheels, serve_judge, write_traces
 from studies.perf.result import print_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SECONDS_GOAL = 180.0
 STEPS_GOAL = 5
@@ -73,7 +77,7 @@ def main() -> int:
         write_traces(folder / "traces.jsonl")
         write_rows(folder / "traces.jsonl", folder / "rows.jsonl")
         (folder / "frame.py").write_text(DATA_FRAME)
-        forms = {
+        forms: dict[str, tuple[int, Callable[[], int]]] = {
             # Commands or lines after pip install, and the work.
             "JSON Lines": (2, lambda: read_list(folder, ["rows.jsonl"])),
             "OTLP": (2, lambda: read_list(folder, ["traces.jsonl"])),

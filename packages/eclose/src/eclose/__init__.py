@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from eclose.values.family import Family
     from eclose.values.instance import Instance, Passage
     from eclose.values.judgment import Judgment
+    from eclose.values.own_criterion import OwnCriterion
     from eclose.values.response import Response, Step, Trace, parse_completion
     from eclose.values.verdict import FailureClass, Verdict
 
@@ -101,6 +102,7 @@ _HOMES = {
         "Passage",
     ),
     "eclose.values.judgment": ("Judgment",),
+    "eclose.values.own_criterion": ("OwnCriterion",),
     "eclose.values.response": (
         "Response",
         "Step",
@@ -129,6 +131,7 @@ __all__ = [
     "Judgment",
     "JudgmentTrail",
     "LocalDetectorSettings",
+    "OwnCriterion",
     "Passage",
     "Rates",
     "ReadSettings",

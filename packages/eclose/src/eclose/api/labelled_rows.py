@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from eclose.progress import ProgressOption
     from eclose.readers.import_settings import ImportSettings
 
-_FLAGS = (*FLAG_COLUMNS, "reliable", "in_gap", "abstains")
+_FLAGS = (*FLAG_COLUMNS, "reliable", "in_gap")
 UNREAD_ROW = "the row was not read"
 """Reason of every label of a row that holds no response that can be read."""
 _OWN_NAMES = ("model", "benchmark")

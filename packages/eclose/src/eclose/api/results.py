@@ -28,7 +28,7 @@ from eclose.metrics.rates import Metric
 from eclose.readers.judged_run import JudgedCase, copy_unfinished_run, is_settled_by_people, name_run_folders
 from eclose.report.context import BaseComparison, ReportContext, add_corrected_rates
 from eclose.report.formats.file_formats import ReportFormat
-from eclose.report.wording import describe_missing_traces
+from eclose.report.wording import describe_abstentions, describe_missing_traces
 from eclose.stats.intervals import Estimate, Interval
 
 if TYPE_CHECKING:
@@ -130,7 +130,9 @@ class Results:
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return one row for each response: ids, labels, what is wrong, how it was read, and your own columns.
 
-        A column of your own has ``own_`` before its name where the row has another one of that name.
+        What was asked on request follows the labels: ``criterion_NAME`` for your own criteria; ``passages``,
+        ``context_precision`` and ``context_recall``. A column of your own has ``own_`` before its name where the row
+        has another one of that name.
         """
         return describe_responses(self.cases)
 
@@ -268,7 +270,8 @@ def diagnose(
     note(list_run_caveats(case_set))
     diagnosis = diagnose_labels(counted.labels, counted.whole)
     stale = _stale_validation(folders, validation)
-    note([*(f"STALE: {sentence}" for sentence in stale), *_describe_abstentions(case_set.cases)])
+    note([*(f"STALE: {sentence}" for sentence in stale), *describe_abstentions(diagnosis)])
+    note(_describe_abstentions(case_set.cases))
     context = _context(case_set, stale, title)
     if base_folders:
         base = count_runs(base_folders, allow_stale=allow_stale, stratum=diagnosis.stratum)
@@ -302,7 +305,10 @@ def _describe_unlabelled(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def _describe_abstentions(cases: Iterable[JudgedCase]) -> tuple[str, ...]:
-    """Return a sentence on abstentions that count as reliable although the passages settle the question."""
+    """Return a sentence on abstentions that count as reliable although the passages settle the question.
+
+    Only judgments of earlier versions and of people, which do not record abstentions, have such.
+    """
     ids = [case.response.id for case in cases if case.verdict.reliable and case.abstains]
     if not ids:
         return ()

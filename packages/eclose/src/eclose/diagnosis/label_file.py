@@ -17,7 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eclose.diagnosis.label_table import NO_TIME, VOTED_LABELS, Hashes, LabelTable, hash_source, number_by_appearance
+from eclose.diagnosis.label_table import (
+    CONTEXT_COLUMNS,
+    NO_TIME,
+    NOT_ASKED,
+    OWN_PREFIX,
+    UNJUDGED,
+    VOTED_LABELS,
+    Hashes,
+    LabelTable,
+    hash_source,
+    number_by_appearance,
+)
 from eclose.diagnosis.labelled_run import LabelledRun, QuestionHashes, read_run_files
 from eclose.diagnosis.response_failure import derive_failure_fields, name_reading
 from eclose.errors import UserError
@@ -28,6 +39,7 @@ from eclose.files.record_file import hash_ids
 from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.files.tables import fit_column_type, infer_column_types, make_plain, name_own_columns
 from eclose.files.verify import ProvenanceCheck
+from eclose.metrics.rates import ABSTAINED_CODES
 from eclose.readers.judged_run import JudgedCase, JudgedCaseSet, combine_caveats, describe_reused_id
 from eclose.reading.text import ReadingStatus
 from eclose.values.instance import Instance
@@ -47,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from eclose.readers.readings import ReadingKey
-    from eclose.stats.arrays import Codes, Indices
+    from eclose.stats.arrays import Codes, Floats, Indices
 
 LABELS_VERSION = "eclose.labels/2"
 """Version of the columns and of the caveats in the file's metadata; a reader refuses any other."""
@@ -72,10 +84,17 @@ _FAILURE_TEXTS = (
     "established",
     "missing_evidence",
 )
-DERIVED_COLUMNS = ("first_unsound_step", "reliable", "in_gap", *_FAILURE_TEXTS, "abstains", "cost")
+DERIVED_COLUMNS = ("first_unsound_step", "reliable", "in_gap", *_FAILURE_TEXTS, "abstention", "cost")
 """Columns for queries of other programs; they follow from the records, and no reader uses them."""
 _NAMED_COLUMNS = ("response_id", "instance_id", "judge")
-FLAG_COLUMNS = (*CRITERION_COLUMNS, "evidence_sufficient", "matched", "matched_with_aliases", "without_trace")
+FLAG_COLUMNS = (
+    *CRITERION_COLUMNS,
+    "evidence_sufficient",
+    "matched",
+    "matched_with_aliases",
+    "without_trace",
+    "abstained",
+)
 """Labels that readers use: true, false, or null where missing."""
 _METADATA_KEY = b"eclose"
 _GROUP_ROWS = 2_000
@@ -83,28 +102,32 @@ _GROUP_ROWS = 2_000
 
 
 @cache
-def label_schema() -> Any:
-    """Return the columns of a table of labels, as a schema of Arrow."""
+def label_schema(requested: tuple[str, ...] = ()) -> Any:
+    """Return the columns of a table of labels, as a schema of Arrow; ``requested`` are those of what judges gave on
+    request."""
     arrow, _ = import_pyarrow("a table of labels")
     # Signed, although hashes are not: Spark has no other integers.
-    text, flag, hash_ = arrow.string(), arrow.bool_(), arrow.int64()
+    text, flag, number, hash_ = arrow.string(), arrow.bool_(), arrow.float64(), arrow.int64()
     votes = arrow.struct([("label", text), ("true", arrow.int32()), ("false", arrow.int32())])
     columns = [(name, text) for name in ("response_id", "instance_id", "benchmark", "model", "judge")]
     for name in (*CRITERION_COLUMNS, "evidence_sufficient"):
         columns += [(name, flag), (_name_reason_column(name), text)]
     columns += [("first_unsound_step", arrow.int32()), ("step_failures", arrow.list_(text))]
     columns += [("votes", arrow.list_(votes))]
-    columns += [(name, flag) for name in FLAG_COLUMNS[-3:]]
+    columns += [(name, flag) for name in FLAG_COLUMNS[-4:]]
     columns += [("reading", text), ("answered_at", arrow.timestamp("us", tz="UTC"))]
     columns += [(name, hash_) for name in ("question_hash", "passages_hash", "source_hash")]
     columns += [("reliable", flag), ("in_gap", flag), *((name, text) for name in _FAILURE_TEXTS)]
-    columns += [("abstains", flag), ("cost", arrow.float64())]
-    return arrow.schema([*columns, *((name, text) for name in RECORD_COLUMNS)])
+    columns += [("abstention", text), ("cost", number)]
+    for name in requested:
+        columns += [(name, number if name in CONTEXT_COLUMNS else flag), (_name_requested_reason(name), text)]
+    columns += [(name, text) for name in RECORD_COLUMNS]
+    # Precision and recall of passages share their reason.
+    return arrow.schema(list(dict(columns).items()))
 
 
-def _list_read_columns() -> list[str]:
-    """Return the columns that readers use."""
-    return [name for name in label_schema().names if name not in DERIVED_COLUMNS]
+def _name_requested_reason(name: str) -> str:
+    return "passages_unjudged" if name in CONTEXT_COLUMNS else f"{name}_unjudged"
 
 
 def _name_reason_column(label: str) -> str:
@@ -140,13 +163,14 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
         >>> write_labels("demo", "demo-labels.parquet")
         60
     """
-    schema = label_schema()
     filesystem, path = open_filesystem(out)
     if filesystem.get_file_info([path])[0].type.name != "NotFound":
         raise UserError(f"{out}: exists already. Name another file, or remove this one.")
     counted = read_run_files(Path(run), allow_stale=allow_stale)
     caveats = {name: getattr(counted.caveats, name) for name in JudgedCaseSet.__slots__ if name != "cases"}
-    schema = schema.with_metadata({_METADATA_KEY: json.dumps({"schema": LABELS_VERSION, **caveats})})
+    schema = label_schema(counted.labels.requested).with_metadata(
+        {_METADATA_KEY: json.dumps({"schema": LABELS_VERSION, **caveats})}
+    )
     filesystem.create_dir(path.rpartition("/")[0], recursive=True)
     # Written aside and moved as a whole: a conversion that was cut off leaves no table behind.
     with TemporaryDirectory(dir=None if get_remote_url(out) else Path(path).parent) as scratch:
@@ -166,14 +190,13 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
 
 def _write_table(path: Path, counted: LabelledRun, schema: Any, own: Mapping[str, type]) -> dict[str, type]:
     """Write the rows with own columns of these types; return the types of the rows, at the first that do not fit."""
-    types = dict(own)
+    types, known = dict(own), schema.names
     for field in list_arrow_fields(own):
         schema = schema.append(field)
     with ParquetWriter(path, schema) as file:
         for start in range(0, len(counted.labels), _GROUP_ROWS):
             cases = counted.source.read_cases(counted.labels.positions[start : start + _GROUP_ROWS])
             rows = [describe_labels(case) for case in cases]
-            known = label_schema().names
             types = infer_column_types(({name: row[name] for name in row if name not in known} for row in rows), types)
             if types != own:
                 return types
@@ -208,7 +231,9 @@ def describe_labels(case: JudgedCase) -> dict[str, Any]:
         "matched": case.matched,
         "matched_with_aliases": case.matched_with_aliases,
         "without_trace": not response.trace.steps or reasons.get(Criterion.LOCAL_SOUNDNESS) == NO_CLAIM_REASON,
+        "abstained": judgment.abstained,
         "reading": name_reading(response),
+        **_describe_requested(judgment),
         "answered_at": None if time is None else to_datetime(time),
         "question_hash": _to_signed(hashes.text),
         "passages_hash": _to_signed(hashes.passages),
@@ -225,6 +250,18 @@ def _to_signed(hash_: int) -> int:
 def _name_columns(response: Response) -> dict[str, str]:
     """Return the name in a table of each own column of a response."""
     return name_own_columns([response.columns], label_schema().names) if response.columns else {}
+
+
+def _describe_requested(judgment: Judgment) -> dict[str, Any]:
+    """Return what the judge gave on request, by column; empty where nothing was asked for."""
+    row: dict[str, Any] = {}
+    for name, label in judgment.own.items():
+        column = f"{OWN_PREFIX}{name}"
+        row |= {column: label.holds, _name_requested_reason(column): None if label.label else label.reason}
+    if (passages := judgment.passages) is not None:
+        values = (passages.precision, passages.recall, passages.unjudged)
+        row |= dict(zip((*CONTEXT_COLUMNS, "passages_unjudged"), values, strict=True))
+    return row
 
 
 def read_label_file(run: Path | str, *, allow_stale: bool = False) -> LabelledRun:
@@ -256,11 +293,14 @@ class _LabelFile:
             if filesystem.get_file_info([path])[0].type is fs.FileType.Directory:
                 entries = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
                 paths = sorted(info.path for info in entries if info.path.endswith(".parquet"))
-            schema = self._arrow.schema([label_schema().field(name) for name in _list_read_columns()])
-            self._dataset = dataset.dataset(paths, schema, format="parquet", filesystem=filesystem)
-            self._fragments = list(self._dataset.get_fragments())
+            self._fragments = list(dataset.dataset(paths, format="parquet", filesystem=filesystem).get_fragments())
             schemas = [fragment.physical_schema for fragment in self._fragments]
-            own = self._find_own_columns(schemas)
+            self._requested = tuple(dict.fromkeys(name for each in schemas for name in _list_requested(each.names)))
+            labels = label_schema(self._requested)
+            self._read = [name for name in labels.names if name not in DERIVED_COLUMNS]
+            schema = self._arrow.schema([labels.field(name) for name in self._read])
+            self._dataset = dataset.dataset(paths, schema, format="parquet", filesystem=filesystem)
+            own = self._find_own_columns(schemas, labels.names)
             self._own, self._schema = own.names, self._arrow.unify_schemas([schema, own])
             self._groups = [group for fragment in self._fragments for group in fragment.split_by_row_group()]
         except (OSError, self._arrow.ArrowException) as error:
@@ -272,9 +312,8 @@ class _LabelFile:
         sizes = [group.row_groups[0].num_rows for group in self._groups]
         self._starts = np.cumsum([0, *sizes])
 
-    def _find_own_columns(self, schemas: Sequence[Any]) -> Any:
+    def _find_own_columns(self, schemas: Sequence[Any], known: Sequence[str]) -> Any:
         """Return the user's own columns of files, as a schema."""
-        known = label_schema().names
         other = [self._arrow.schema([field for field in schema if field.name not in known]) for schema in schemas]
         # One file may hold whole numbers where another holds others.
         return self._arrow.unify_schemas([self._arrow.schema([]), *other], promote_options="permissive")
@@ -309,7 +348,7 @@ class _LabelFile:
 
     def read_labels(self) -> LabelTable:
         """Return the labels of all rows."""
-        names = [name for name in _list_read_columns() if name not in RECORD_COLUMNS]
+        names = [name for name in self._read if name not in RECORD_COLUMNS]
         try:
             columns = self._dataset.to_table(columns=names)
         except self._arrow.ArrowException as error:
@@ -325,11 +364,15 @@ class _LabelFile:
         for repeat in np.flatnonzero(first[number] != np.arange(len(hashes)))[:1].tolist():
             places = (f"row {first[number[repeat]] + 1}", f"row {repeat + 1}")
             raise describe_reused_id(Path(self.name), Judgment, ids[repeat].as_py(), *places)
-        return _make_table(columns, hashes, self.name)
+        table = _make_table(columns, hashes, self.name)
+        values = np.zeros((len(table), len(self._requested)))
+        for place, name in enumerate(self._requested):
+            values[:, place] = _read_values(columns, name)
+        return replace(table, requested=self._requested, values=values)
 
     def read_cases(self, positions: Indices) -> Iterator[JudgedCase]:
         """Yield whole cases; without texts where the table has none."""
-        for row in self._read_rows(positions, [*_list_read_columns(), *self._own]):
+        for row in self._read_rows(positions, [*self._read, *self._own]):
             case = _read_case(row)
             columns, names = case.response.columns, _name_columns(case.response).values()
             added = {name: make_plain(row[name]) for name in self._own if name not in names and row[name] is not None}
@@ -372,13 +415,13 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
     reasons, unjudged = _read_reasons(columns)
     if (no_claim := (Criterion.LOCAL_SOUNDNESS, NO_CLAIM_REASON)) in reasons:
         flags["without_trace"][unjudged[unjudged[:, 1] == reasons.index(no_claim), 0]] = 1
-    verdict = np.zeros(len(rows), np.uint8)
+    verdict = np.zeros(len(rows), np.uint16)
     for column, criterion in CRITERION_COLUMNS.items():
         codes = flags[column] + 1
         # As with a judgment: L comes from the steps, and is unknown where a reason says so.
         if criterion is Criterion.LOCAL_SOUNDNESS:
             codes[columns[_name_reason_column(column)].is_valid().to_numpy()] = 0
-        verdict = 3 * verdict + codes.astype(np.uint8)
+        verdict = 3 * verdict + codes.astype(np.uint16)
     failed_rows, failures = _flatten(columns["step_failures"])
     voted_rows, votes = _flatten(columns["votes"])
     labels, true, false = votes.flatten()
@@ -390,7 +433,7 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
         model=model.astype(np.int32),
         source=np.where(source == 0, by_model, source),
         judge=judge.astype(np.int32),
-        verdict=verdict,
+        verdict=verdict + np.uint16(ABSTAINED_CODES) * (flags["abstained"] == 1),
         evidence=flags["evidence_sufficient"],
         matched=flags["matched"],
         matched_with_aliases=flags["matched_with_aliases"],
@@ -407,6 +450,21 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
         unjudged=unjudged,
         votes=np.stack([voted_rows, *vote_columns], axis=1).astype(np.intp),
     )
+
+
+def _list_requested(names: Sequence[str]) -> list[str]:
+    """Return the columns of what judges gave on request, each of which has one for the reason why it is missing."""
+    asked = [name for name in names if name in CONTEXT_COLUMNS or name.startswith(OWN_PREFIX)]
+    return [name for name in asked if _name_requested_reason(name) in names]
+
+
+def _read_values(columns: Any, name: str) -> Floats:
+    """Return a column of what judges gave on request, as ``LabelTable.values`` holds it."""
+    column = columns[name].cast("int8") if name.startswith(OWN_PREFIX) else columns[name]
+    values = np.array(column.fill_null(int(UNJUDGED))).astype(float)
+    asked = columns[name].is_valid().to_numpy() | columns[_name_requested_reason(name)].is_valid().to_numpy()
+    values[~asked] = NOT_ASKED
+    return values
 
 
 def _parse_reading(text: str, name: str) -> ReadingKey:
@@ -470,6 +528,7 @@ def _read_case(row: dict[str, Any]) -> JudgedCase:
         **{name: row[name] for name in (*CRITERION_COLUMNS, "evidence_sufficient") if name != "locally_sound"},
         unjudged={criterion: reason for criterion, reason in reasons.items() if reason is not None},
         evidence_unjudged=row["evidence_unjudged"],
+        abstained=bool(row["abstained"]),
     )
     source = None if row["model"] is None else ResponseSource(row["model"])
     return JudgedCase(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from eclose.diagnosis.label_table import CONTEXT_COLUMNS, OWN_PREFIX
 from eclose.files.tables import name_own_columns
 from eclose.readers.readings import find_rule
 from eclose.values.judgment import Criterion
-from eclose.values.verdict import FailureClass
+from eclose.values.verdict import AbstentionOutcome, FailureClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,6 +40,13 @@ _BROKEN = {
 """Sentence for each failure class, with optional parts from the judgment."""
 
 
+_ABSTENTIONS = {
+    AbstentionOutcome.RIGHT: "The answer is an abstention, and the passages do not settle the question.",
+    AbstentionOutcome.WRONG: "The answer is an abstention, although the passages settle the question.",
+    AbstentionOutcome.UNKNOWN: "The answer is an abstention; whether the passages settle the question was not judged.",
+}
+
+
 def describe_response_failure(case: JudgedCase) -> str:
     """Return a sentence or two on what is wrong with a response."""
     judgment, verdict = case.judgment, case.verdict
@@ -58,8 +66,9 @@ def describe_response_failure(case: JudgedCase) -> str:
         sentences.append(
             "Every step holds, and so does the whole." if verdict.reliable else "Not everything was judged."
         )
-    if case.abstains:
-        sentences.append("The answer is an abstention, although the passages settle the question.")
+    if (abstention := case.abstention) is not None:
+        sentences = sentences if verdict.locally_sound is False else []
+        sentences.append(_ABSTENTIONS[abstention])
     return " ".join(sentences)
 
 
@@ -93,7 +102,7 @@ def derive_failure_fields(case: JudgedCase) -> dict[str, Any]:
         "pursued": judgment.pursued,
         "established": judgment.established,
         "missing_evidence": judgment.missing_evidence,
-        "abstains": case.abstains,
+        "abstention": None if case.abstention is None else str(case.abstention),
         "cost": None,
     }
 
@@ -133,22 +142,33 @@ def describe_response(case: JudgedCase) -> dict[str, Any]:
 
 COLUMN_TYPES: dict[str, type] = {
     **dict.fromkeys(("locally_sound", "aligned", "closed", "complete", "correct", "globally_sufficient"), bool),
-    **dict.fromkeys(("reliable", "in_gap", "evidence_sufficient", "abstains"), bool),
+    **dict.fromkeys(("reliable", "in_gap", "evidence_sufficient"), bool),
     "first_unsound_step": int,
-    "cost": float,
+    **dict.fromkeys(("cost", *CONTEXT_COLUMNS), float),
 }
 """Type of each column of ``describe_response`` that holds no text."""
 
 
 def describe_responses(cases: Iterable[JudgedCase]) -> list[dict[str, Any]]:
-    """Return the rows of responses with the user's own columns, of which all rows have the same ones."""
+    """Return the rows of responses, with what judges gave on request and the user's own columns, the same in all."""
     cases = list(cases)
-    rows = [describe_response(case) for case in cases]
+    given = [_describe_requested(case.judgment) for case in cases]
+    requested = dict.fromkeys(name for row in given for name in row)
+    rows = [describe_response(case) | requested | row for case, row in zip(cases, given, strict=True)]
     names = name_own_columns((case.response.columns for case in cases), rows[0] if rows else ())
     return [
         row | {name: case.response.columns.get(column) for column, name in names.items()}
         for row, case in zip(rows, cases, strict=True)
     ]
+
+
+def _describe_requested(judgment: Judgment) -> dict[str, Any]:
+    row: dict[str, Any] = {f"{OWN_PREFIX}{name}": label.label for name, label in judgment.own.items()}
+    if (passages := judgment.passages) is not None:
+        # One text a response, as a table of any kind can hold it.
+        row["passages"] = ", ".join(label.use for label in passages.labels) or None
+        row |= dict(zip(CONTEXT_COLUMNS, (passages.precision, passages.recall), strict=True))
+    return row
 
 
 def name_reading(response: Response) -> str:

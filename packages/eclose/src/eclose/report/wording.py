@@ -10,7 +10,7 @@ from eclose.diagnosis.number_format import format_count, format_percent
 from eclose.diagnosis.shown_rate import ShownRate
 from eclose.metrics.rates import Metric
 from eclose.values.judgment import EVIDENCE, NO_CLAIM_REASON, UNSPLIT_ANSWER_REASON, Criterion, LocalFailure
-from eclose.values.verdict import FailureClass
+from eclose.values.verdict import AbstentionOutcome, FailureClass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,6 +122,19 @@ def describe_missing_traces(missing: int, responses: int) -> tuple[str, ...]:
         f"{share} {'has' if missing == 1 else 'have'} no trace, so only "
         "their evidence and their answer are judged, and LSR, TRR and LGG have no value: tell the model to reason "
         'in numbered lines and to end with "Final answer: ...".',
+    )
+
+
+def describe_abstentions(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Return how many responses abstain, and how many of them were right to; empty where none does."""
+    outcomes = diagnosis.abstentions
+    if not outcomes:
+        return ()
+    return (
+        f"{format_count(sum(outcomes.values()), 'response')} with an abstention, which is never reliable: "
+        f"{outcomes[AbstentionOutcome.RIGHT]:,} right (the passages do not settle the question), "
+        f"{outcomes[AbstentionOutcome.WRONG]:,} wrong (they do), "
+        f"{outcomes[AbstentionOutcome.UNKNOWN]:,} unknown (that was not judged).",
     )
 
 
