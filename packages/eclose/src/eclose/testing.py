@@ -119,7 +119,7 @@ def _suspects(cases: Sequence[JudgedCase], limits: GateLimits) -> Iterator[Judge
     """Yield the responses that count against a limit, those with the most broken labels first."""
     failures = [_FAILS[metric] for metric in (*limits.at_least, *limits.at_most, *limits.max_drop, *limits.max_rise)]
     suspect = [any(fails(case) for fails in failures) for case in cases]
-    yield from sorted(compress(cases, suspect), key=lambda case: (-count_false_labels(case), case.response.id))
+    yield from sorted(compress(cases, suspect), key=lambda case: (-count_false_labels(case.verdict), case.response.id))
     # After the broken ones: a response without a label may be in order.
     if limits.unjudged is not None:
         others = (case for case, listed in zip(cases, suspect, strict=True) if not listed)

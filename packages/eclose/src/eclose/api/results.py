@@ -6,7 +6,7 @@ the same type.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from eclose.diagnosis.response_failure import (
 from eclose.diagnosis.run_counts import RunCounts, count_runs
 from eclose.errors import SettingError
 from eclose.files.parquet import get_remote_url, import_pyarrow, list_arrow_fields
-from eclose.files.run_folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
+from eclose.files.run_folder import REPORT_FOLDER, REPORT_PAGE, VALIDATION_FILE, list_paths
 from eclose.files.tables import fit_column_type, infer_column_types
 from eclose.metrics.rates import Metric
 from eclose.readers.judged_run import JudgedCase, copy_unfinished_run, is_settled_by_people, name_run_folders
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from eclose.diagnosis.compare import RunComparison
     from eclose.readers.judged_run import JudgedCaseSet
+    from eclose.values.verdict import FailureKind
 
 _WORST = 5
 """Responses that the HTML view of a notebook lists."""
@@ -87,6 +88,7 @@ class Results:
         context: Validation of the judge, comparison and omitted responses, which a report prints beside the figures.
         notices: Sentences to read before the rates, on stale files and unused records.
         folder: Folder of the first run.
+        counted: Labels of a large run, from whose files ``failures`` reads; None where ``cases`` holds every response.
     """
 
     diagnosis: Diagnosis
@@ -94,6 +96,7 @@ class Results:
     context: ReportContext
     notices: tuple[str, ...] = ()
     folder: Path | None = None
+    counted: RunCounts | None = field(default=None, repr=False, compare=False)
 
     @property
     def rates(self) -> Rates:
@@ -118,7 +121,7 @@ class Results:
     def worst(self) -> tuple[JudgedCase, ...]:
         """Unreliable responses, those with the most broken labels first."""
         unreliable = [case for case in self.cases if case.verdict.reliable is False]
-        return tuple(sorted(unreliable, key=lambda case: (-count_false_labels(case), case.response.id)))
+        return tuple(sorted(unreliable, key=lambda case: (-count_false_labels(case.verdict), case.response.id)))
 
     def __len__(self) -> int:
         """Return the number of judged responses; a large run has more of them than ``cases``."""
@@ -156,6 +159,23 @@ class Results:
         frame = pd.DataFrame.from_records(self.to_dicts())
         types = {bool: "boolean", int: "Int64", float: "Float64"}
         return frame.astype({name: types[kind] for name, kind in COLUMN_TYPES.items() if name in frame.columns})
+
+    def failures(self, kind: FailureKind | str | None = None) -> list[dict[str, Any]]:
+        """Return the responses that need mending, as ``eclose failures`` lists them: the largest kind first.
+
+        Args:
+            kind: Only those of one kind: ``retrieval``, ``abstained``, ``unsound``, ``path``, ``incomplete``,
+                ``decoupling`` or ``closure``. Every unreliable response has exactly one.
+
+        Examples:
+            >>> results = eclose.diagnose("demo")
+            >>> {row["kind"] for row in results.failures("decoupling")}
+            {'decoupling'}
+        """
+        from eclose.report.failures import FailureList  # noqa: PLC0415 - imports templates
+
+        page = None if self.folder is None else find_report_page(self.folder)
+        return [*FailureList(self.counted or RunCounts.of(self.cases), kind, page)]
 
     def report(self, folder: Path | str, formats: Collection[ReportFormat] = tuple(ReportFormat)) -> dict[str, Path]:
         """Write the same files as ``eclose report``, byte for byte.
@@ -290,7 +310,8 @@ def diagnose(
     context = _corrected(context, folders, counted if validated else RunCounts.of(()), validation, seed)
     if context.validation is None:  # a validation treats the labels as those of a judge
         context = replace(context, settled_by_people=is_settled_by_people(folders, diagnosis.judges))
-    return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
+    large = counted if counted.sampled else None
+    return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0], large)
 
 
 def _describe_unlabelled(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -390,6 +411,12 @@ def default_report_folder(run: Path | str) -> Path:
         raise SettingError(f"{url}: is in object storage. Name a folder on this computer for the report with --out.")
     folder = Path(run)
     return (folder.parent if folder.suffix == ".parquet" else folder) / REPORT_FOLDER
+
+
+def find_report_page(run: Path | str) -> Path | None:
+    """Return the page in the folder that commands write it to; None where there is none."""
+    page = None if get_remote_url(run) is not None else default_report_folder(run) / REPORT_PAGE
+    return page if page is not None and page.is_file() else None
 
 
 def list_run_caveats(case_set: JudgedCaseSet) -> Iterator[str]:

@@ -36,6 +36,10 @@ COMMANDS = {
         "eclose.cli.export:export",
         "Send the verdicts of a judged run to a trace store, or write them to a file.",
     ),
+    "failures": CommandEntry(
+        "eclose.cli.failures:failures",
+        "List the responses that need mending: what is wrong with each, in which step, and what the judge says.",
+    ),
     "gate": CommandEntry(
         "eclose.cli.gate:gate",
         "Check a judged run against limits: exit with 0 where it passes, 100 where it fails, 101 where it cannot tell.",

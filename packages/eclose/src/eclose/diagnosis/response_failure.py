@@ -8,7 +8,7 @@ from eclose.diagnosis.label_table import CONTEXT_COLUMNS, OWN_PREFIX
 from eclose.files.tables import name_own_columns
 from eclose.readers.readings import find_rule
 from eclose.values.judgment import Criterion
-from eclose.values.verdict import AbstentionOutcome, FailureClass
+from eclose.values.verdict import AbstentionOutcome, FailureClass, FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,6 +16,30 @@ if TYPE_CHECKING:
     from eclose.readers.judged_run import JudgedCase
     from eclose.values.judgment import Judgment
     from eclose.values.response import Response
+    from eclose.values.verdict import Verdict
+
+_KINDS = {
+    FailureClass.PATH_DEVIATION: FailureKind.PATH,
+    FailureClass.INCOMPLETE_REASONING: FailureKind.INCOMPLETE,
+    FailureClass.ANSWER_DECOUPLING: FailureKind.DECOUPLING,
+    FailureClass.CLOSURE_FAILURE: FailureKind.CLOSURE,
+    FailureClass.UNDETERMINED: FailureKind.CLOSURE,
+}
+
+
+def find_failure_kind(case: JudgedCase) -> FailureKind | None:
+    """Return what to mend of a response; None unless it is known to be unreliable."""
+    if case.verdict.reliable is not False:
+        return None
+    # The order of mending: without the evidence nothing that follows can be right.
+    if case.judgment.evidence_sufficient is False:
+        return FailureKind.RETRIEVAL
+    if case.abstains:
+        return FailureKind.ABSTAINED
+    failure = case.verdict.failure_class
+    # Without an unsound step, a response is unreliable because it fails as a whole.
+    return FailureKind.UNSOUND if case.verdict.locally_sound is False or failure is None else _KINDS[failure]
+
 
 BROKEN_LINKS: dict[FailureClass, Criterion | None] = {
     FailureClass.PATH_DEVIATION: Criterion.ALIGNMENT,
@@ -132,6 +156,7 @@ def describe_response(case: JudgedCase) -> dict[str, Any]:
         "in_gap": verdict.in_gap,
         "evidence_sufficient": judgment.evidence_sufficient,
         "trace_group": None if verdict.trace_group is None else str(verdict.trace_group),
+        "kind": None if (kind := find_failure_kind(case)) is None else str(kind),
         **failure,
         "step_failure": None if first is None or first.failure is None else str(first.failure),
         "quote": None if first is None or first.support is None else first.support.quote,
@@ -176,9 +201,8 @@ def name_reading(response: Response) -> str:
     return "/".join(part or "" for part in find_rule(response.reading, response.trace, response.answer))
 
 
-def count_false_labels(case: JudgedCase) -> int:
+def count_false_labels(verdict: Verdict) -> int:
     """Count the five labels that are false."""
-    verdict = case.verdict
     labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
     return sum(label is False for label in labels)
 

@@ -190,7 +190,8 @@ def encode_csv(columns: Sequence[str], rows: Iterable[Mapping[str, CsvCell]]) ->
     # Spreadsheets recognise UTF-8 by the byte order mark ("utf-8-sig").
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", quoting=csv.QUOTE_ALL)
-    writer.writeheader()
+    # A user's own columns are named by what a file holds.
+    writer.writerow({name: escape_formula(name) for name in columns})
     text.seek(0)
     yield text.read().encode("utf-8-sig")
     for row in rows:

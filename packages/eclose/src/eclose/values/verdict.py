@@ -33,6 +33,25 @@ class FailureClass(StrEnum):
     """Not closed, and alignment was not judged: the first broken link is unknown."""
 
 
+class FailureKind(StrEnum):
+    """What to mend of an unreliable response: the first of these that applies."""
+
+    RETRIEVAL = "retrieval"
+    """The passages do not settle the question."""
+    ABSTAINED = "abstained"
+    """The answer is an abstention, although the passages settle the question."""
+    UNSOUND = "unsound"
+    """A step does not hold."""
+    PATH = "path"
+    """Path deviation."""
+    INCOMPLETE = "incomplete"
+    """Incomplete reasoning."""
+    DECOUPLING = "decoupling"
+    """Answer decoupling."""
+    CLOSURE = "closure"
+    """The trace does not establish the answer, and the labels do not tell which link broke first."""
+
+
 class TraceGroup(StrEnum):
     """The disjoint groups of responses: the three of the paper, and abstentions.
 

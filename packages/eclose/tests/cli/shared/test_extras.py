@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "demo": (["--out", "new"], None),
     "diagnose": (["demo"], None),
     "export": (["demo", "http://127.0.0.1:9", "--to", "phoenix"], REFUSED),
+    "failures": (["demo"], None),
     "gate": (["demo", "--min-trr", "0.5"], None),
     "generate": (["instances.jsonl", "--model", "m", "--out", "new", *MODEL], None),
     "label": (["labelled", "--n", "4", "--no-browser"], "annotate"),
