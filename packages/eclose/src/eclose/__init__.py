@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eclose.api.judge import aevaluate, ajudge, evaluate, judge
     from eclose.api.resolve import resolve
     from eclose.api.results import Rates, Results, compare, diagnose
+    from eclose.api.trend import TrendResult, trend
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunOptions, RunResult
     from eclose.detectors.settings import ChatDetectorSettings, LocalDetectorSettings
@@ -62,6 +63,10 @@ _HOMES = {
         "Results",
         "compare",
         "diagnose",
+    ),
+    "eclose.api.trend": (
+        "TrendResult",
+        "trend",
     ),
     "eclose.calls.client": ("CallSettings",),
     "eclose.calls.run": (
@@ -136,6 +141,7 @@ __all__ = [
     "SettingError",
     "Step",
     "Trace",
+    "TrendResult",
     "UserError",
     "Verdict",
     "adetect",
@@ -155,6 +161,7 @@ __all__ = [
     "read_response",
     "resolve",
     "show_judgment",
+    "trend",
 ]
 
 _IN_TRAIN = """

@@ -72,7 +72,8 @@ def bound_from_below(values: Floats, window: Indices, level: float = ALARM_LEVEL
     evidence = np.maximum.accumulate(measure_log_evidence(values, window, _GRID), axis=0)
     # Evidence falls as the limit grows, so the limits that are exceeded come first.
     exceeded = np.count_nonzero(evidence >= -np.log(level), axis=1)
-    return _GRID[np.maximum(exceeded - 1, 0)]
+    bounds: Floats = _GRID[np.maximum(exceeded - 1, 0)]
+    return bounds
 
 
 def find_alarm(values: Floats, window: Indices, limit: float, level: float = ALARM_LEVEL) -> int | None:

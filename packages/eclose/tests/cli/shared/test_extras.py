@@ -55,6 +55,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "select": (["trained", "--families", "families.jsonl"], "train"),
     "switch": (["families.jsonl", "--model", "weights"], "train"),
     "train": (["families.jsonl", "--model", "weights", "--out", "new"], "train"),
+    "trend": (["demo"], REFUSED),
     "annotate agree": (["project"], None),
     "annotate audit sample": (["built", "--n", "2", "--out", "new"], None),
     "annotate audit report": (["audit", "audit/forms-1.jsonl", "audit/forms-2.jsonl"], None),
