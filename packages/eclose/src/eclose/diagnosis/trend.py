@@ -103,7 +103,7 @@ class _TimedLabels(NamedTuple):
     @classmethod
     def of(cls, labels: LabelTable, by: str) -> _TimedLabels:
         """Divide the responses into windows; raise UserError where none has a time."""
-        length, offset = _read_length(by)
+        length, offset = read_window_length(by)
         timed = labels.time != NO_TIME
         if not timed.any():
             raise UserError(
@@ -243,7 +243,7 @@ def format_window_start(start: datetime, by: str) -> str:
     return f"{start:%Y-%m-%d}" if by[-1] in "dw" else f"{start:%Y-%m-%d %H:%M}"
 
 
-def _read_length(by: str) -> tuple[int, int]:
+def read_window_length(by: str) -> tuple[int, int]:
     """Return the length of a window in microseconds, and when the first one begins."""
     match = _LENGTH.fullmatch(by)
     if match is None:

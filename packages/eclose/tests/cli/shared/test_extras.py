@@ -71,6 +71,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "data read": (["responses.jsonl"], None),
     "data sample": (["instances.jsonl", "-n", "2", "--out", "new.jsonl"], None),
     "data intersect": (["demo", "--out", "new.jsonl"], None),
+    "data fetch": (["mlflow", "--since", "2026-11-20", "--url", "ftp://here", "--out", "new.jsonl"], REFUSED),
     "data labels": (["demo", "--out", "new.parquet"], "parquet"),
     "data stats": (["instances.jsonl"], None),
     "data validate": (["instances.jsonl"], None),
