@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from eclose.api.judge import Judge, ajudge, judge
     from eclose.api.resolve import resolve
     from eclose.api.results import Rates, Results, compare, diagnose
+    from eclose.api.trend import TrendResult, trend
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunOptions, RunResult
     from eclose.detectors.settings import ChatDetectorSettings, LocalDetectorSettings
@@ -67,6 +68,10 @@ _HOMES = {
         "Results",
         "compare",
         "diagnose",
+    ),
+    "eclose.api.trend": (
+        "TrendResult",
+        "trend",
     ),
     "eclose.calls.client": ("CallSettings",),
     "eclose.calls.run": (
@@ -144,6 +149,7 @@ __all__ = [
     "SettingError",
     "Step",
     "Trace",
+    "TrendResult",
     "UserError",
     "Verdict",
     "adetect",
@@ -163,6 +169,7 @@ __all__ = [
     "read_response",
     "resolve",
     "show_judgment",
+    "trend",
 ]
 
 _IN_TRAIN = """

@@ -65,6 +65,10 @@ COMMANDS = {
     "select": _of_extra("train"),
     "switch": _of_extra("train"),
     "train": _of_extra("train"),
+    "trend": CommandEntry(
+        "eclose.cli.trend:trend",
+        "Follow a rate of a judged run over time windows, with bounds that hold while the run grows.",
+    ),
     "annotate": _of_extra("annotate"),
     "data": CommandEntry(
         "eclose.cli.data:app",

@@ -215,8 +215,7 @@ def export(
 def _find_address(to: ExportTarget, target: str | None, environ: Mapping[str, str]) -> str:
     store = TRACE_STORES.get(to)
     variables = () if store is None else store.address_variables
-    address = target or next((value for name in variables if (value := environ.get(name, "").strip())), None)
-    if (address := address or (None if store is None else store.default_address)) is None:
+    if (address := target or (None if store is None else store.find_address(environ))) is None:
         request = f"name the address, or set {' or '.join(variables)}" if store else "name the file to write"
         raise SettingError(f"--to {to}: {request}.")
     if store is None and _is_url(address):
