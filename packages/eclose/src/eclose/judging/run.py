@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfileobj
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import UsageForecast, drop_repeated_requests, find_writing_habits, forecast_usage
@@ -70,15 +70,20 @@ async def plan_judging(
 ) -> JudgeRun:
     """Return the run that ``judge_responses`` makes; the server of the model is asked for its name."""
     judge = await resolve_model_ref(model, deadline)
-    if settings.effort is not None and isinstance(judge, LocalModelRef):
-        raise SettingError("effort: a local model has no reasoning effort. Leave it out, or use a server.")
-    identity = {**judge.identity, **settings.identity}
+    identity = describe_judge(judge, settings)
     # The result depends on both files, so a change of either makes the judgments stale.
     files: tuple[Path, ...] = (inputs.instances, inputs.responses)
     if only is not None:
         identity, files = identity | {"only": only.identity}, files + only.inputs
-    stage = PipelineStep("judge", identity, files, Path(out) / JUDGMENTS_FILE)
+    stage = PipelineStep("judge", identity, files, Path(out) / JUDGMENTS_FILE, origin=inputs.origin)
     return JudgeRun(stage, inputs, judge, settings, only)
+
+
+def describe_judge(judge: ModelRef, settings: JudgeSettings) -> dict[str, Any]:
+    """Return what decides the judgments besides the responses, as manifests record it."""
+    if settings.effort is not None and isinstance(judge, LocalModelRef):
+        raise SettingError("effort: a local model has no reasoning effort. Leave it out, or use a server.")
+    return {**judge.identity, **settings.identity}
 
 
 async def build_judge_run(
