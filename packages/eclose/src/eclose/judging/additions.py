@@ -58,7 +58,7 @@ from eclose.readers.load import (
     scan_converted,
 )
 from eclose.readers.response_tasks import QUESTION_MISSING
-from eclose.readers.spans.cases import LOCAL_ROOT_NOTE
+from eclose.readers.spans.cases import LOCAL_ROOT_NOTE, NO_ROOT
 from eclose.values.identity import canonical_bytes
 from eclose.values.instance import Instance
 from eclose.values.response import Response
@@ -279,12 +279,12 @@ class _Additions:
     def _take_pair(self, name: str, record: ReadRecord[ConvertedRecord], *, has_responses: bool) -> None:
         """Take a question and its response: both, or for the same reason neither."""
         pair = record.value
+        # The root of a trace is written last: what is there of it would be taken as another response later.
+        reason = ROOT_MISSING if LOCAL_ROOT_NOTE in record.repairs or record.rejected == NO_ROOT else None
         if pair is None:
-            self._leave_out(name, record)
+            self._leave_out(name, record if reason is None else replace(record, rejected=reason))
             return
         response = pair.response
-        # The root of a trace is written last: what is there of it would be taken as another response later.
-        reason = ROOT_MISSING if LOCAL_ROOT_NOTE in record.repairs else None
         if response is not None and (reason := reason or self._exclude(response)) is not None:
             self._leave_out(name, ReadRecord(record.where, rejected=reason), lost=False)
             return

@@ -1,0 +1,273 @@
+"""Responses that are added to a run: what is taken, what is known, what is refused, and what becomes of the run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import eclose
+from eclose.calls.client import CallSettings
+from eclose.calls.run import RunOptions
+from eclose.errors import SettingError, UserError
+from eclose.files import jsonl
+from eclose.files.growth import read_growth
+from eclose.files.manifest import read_manifest
+from eclose.judging.additions import CUT_LINE, KNOWN, ROOT_MISSING, add_responses, hold_run
+from eclose.judging.inputs import find_judge_inputs
+from eclose.judging.run import judge_responses
+from eclose.readers.intake import IntakeSettings, describe_choice, locate_in_sample
+from eclose.readers.judged_run import read_conversion_losses, read_judged_cases
+from eclose.readers.response_tasks import ResponseTasks
+from eclose.values.instance import Instance, Passage
+from eclose.values.judgment import Judgment
+from eclose.values.response import Response, SpanRef, Trace
+from eclose_world.roles.request_handlers import build_world_handlers
+from eclose_world.server.app import ModelServerThread
+from tests.growing import make_rows, write_rows
+
+JUDGE = {"model": "a judge"}
+ALL = IntakeSettings(append=True)
+TRACES = Path(__file__).parents[1] / "fixtures" / "traces"
+FREE = CallSettings(unpriced=True)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return make_rows(8)
+
+
+def add(path, run, intake=ALL, **settings):
+    return add_responses(Path(path), run, JUDGE, intake, **settings)
+
+
+def responses(run):
+    return [response.id for response in jsonl.read_records(run / "responses.jsonl", Response)]
+
+
+def counts(inputs, name="responses"):
+    count = inputs.added[name]
+    assert count.conserved
+    return count.received, count.accepted, dict(count.rejected), dict(count.quarantined)
+
+
+def judge(inputs, server, run, **options):
+    return asyncio.run(judge_responses(inputs, server.base_url, run, calls=FREE, options=RunOptions(**options)))
+
+
+def test_what_is_new_is_taken_and_what_is_there_is_counted(tmp_path, rows):
+    run = tmp_path / "run"
+    first = add(write_rows(tmp_path / "a.jsonl", rows[:4]), run)
+    assert counts(first) == (4, 4, {}, {})
+    assert counts(add(write_rows(tmp_path / "b.jsonl", rows[2:6]), run)) == (4, 2, {KNOWN: 2}, {})
+    assert len(responses(run)) == len(set(responses(run))) == 6
+    # Each response finds its question, also one that another response asked before.
+    tasks = [record.value for record in ResponseTasks(run / "instances.jsonl", run / "responses.jsonl")]
+    assert len([task for task in tasks if task is not None]) == 6
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    assert counts(add(tmp_path / "b.jsonl", run)) == (4, 0, {KNOWN: 4}, {})
+    assert {name: (run / name).read_bytes() for name in before if "manifest" not in name} == {
+        name: content for name, content in before.items() if "manifest" not in name
+    }
+
+
+def test_other_content_under_a_known_id_is_refused_by_name(tmp_path, rows):
+    run = tmp_path / "run"
+    question, response = (
+        Instance("q", "Why?", (Passage("p", "", "Because."),)),
+        Response("r", "q", Trace.of("So."), "x"),
+    )
+    for folder, answer in (("a", "x"), ("b", "another")):
+        (tmp_path / folder).mkdir()
+        jsonl.write_records(tmp_path / folder / "instances.jsonl", [question])
+        jsonl.write_records(tmp_path / folder / "responses.jsonl", [replace(response, answer=answer)])
+    add(tmp_path / "a", run)
+    before = (run / "responses.jsonl").read_bytes()
+    assert counts(add(tmp_path / "b", run)) == (1, 0, {}, {"id used twice": 1})
+    assert (run / "responses.jsonl").read_bytes() == before
+    (line,) = (run / "responses.jsonl.rejected.jsonl").read_text().splitlines()
+    assert "'r' is in the run with other content" in line
+    assert len(read_conversion_losses(run)) == 1
+    jsonl.write_records(tmp_path / "b" / "instances.jsonl", [replace(question, question="Where?")])
+    assert counts(add(tmp_path / "b", run), "questions") == (1, 0, {}, {"id used twice": 1})
+
+
+def test_a_line_that_is_still_being_written_is_taken_once_it_is_whole(tmp_path, rows):
+    run, path = tmp_path / "run", tmp_path / "log.jsonl"
+    lines = [json.dumps(row) + "\n" for row in rows[:3]]
+    path.write_text(lines[0] + lines[1] + lines[2][:50])
+    assert counts(add(path, run)) == (3, 2, {CUT_LINE: 1}, {})
+    assert read_conversion_losses(run) == []
+    path.write_text("".join(lines) + "{broken}\n")
+    assert counts(add(path, run)) == (4, 1, {KNOWN: 2}, {"not JSON": 1})
+    assert [reason for _, reason in read_conversion_losses(run)] == ["it cannot be read (not JSON)"]
+    path.write_text("".join(lines))
+    # The file was repaired: what was lost of it is there, or was nothing.
+    add(path, run)
+    assert read_conversion_losses(run) == []
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["two spans without a parent", "one span with another below"])
+def test_a_trace_is_taken_once_its_root_is_there(tmp_path, rows, nested):
+    run, path = tmp_path / "run", tmp_path / "spans.jsonl"
+    search, generate, root = (TRACES / "openinference.jsonl").read_text().splitlines(keepends=True)
+    if nested:
+        parent, child = (re.search(r'"spanId": *"(\w+)"', line)[1] for line in (root, generate))
+        search = search.replace(parent, child)
+    add(write_rows(tmp_path / "a.jsonl", rows[:2]), run)
+    path.write_text(search + generate)
+    assert counts(add(path, run)) == (1, 0, {ROOT_MISSING: 1}, {})
+    assert read_conversion_losses(run) == []
+    path.write_text(search + generate + root)
+    assert counts(add(path, run)) == (1, 1, {}, {})
+
+
+def test_every_file_of_a_folder_is_read_and_counted(tmp_path, rows):
+    run, traces = tmp_path / "run", tmp_path / "traces"
+    (traces / "day").mkdir(parents=True)
+    write_rows(traces / "day" / "a.jsonl", rows[:2])
+    write_rows(traces / "b.jsonl", rows[2:5])
+    (traces / "notes.txt").write_text("no records")
+    (traces / ".hidden.jsonl").write_text("{")
+    (traces / "empty.jsonl").write_text("")
+    (traces / "c.json").write_text('[{"question": "cut')
+    added = add(traces, run)
+    assert counts(added, "files") == (5, 2, {"no file of records": 1, "empty": 1}, {"cannot be read": 1})
+    assert counts(added)[:2] == (5, 5)
+    with pytest.raises(UserError, match="breaks off"):
+        add(traces / "c.json", run)
+
+
+def test_responses_to_no_known_question_wait_for_it(tmp_path, rows):
+    run = tmp_path / "run"
+    add(write_rows(tmp_path / "a.jsonl", rows[:2]), run)
+    stray, question = Response("s", "q", Trace.of("So."), "x"), Instance("q", "Why?", (Passage("p", "", "Because."),))
+    jsonl.write_records(tmp_path / "stray.jsonl", [stray])
+    assert counts(add(tmp_path / "stray.jsonl", run)) == (1, 0, {}, {"no such question": 1})
+    jsonl.write_records(tmp_path / "questions.jsonl", [question])
+    assert counts(add(tmp_path / "stray.jsonl", run, instances=tmp_path / "questions.jsonl")) == (1, 1, {}, {})
+
+
+def test_a_run_without_any_response_is_refused_and_nothing_is_written(tmp_path, rows):
+    path = write_rows(tmp_path / "a.jsonl", rows[:2])
+    with pytest.raises(UserError, match=r"no response to judge.*not in the sample"):
+        add(path, tmp_path / "run", IntakeSettings(append=True, sample=1e-9))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_forecast_is_of_what_is_not_judged_and_writes_nothing(tmp_path, rows):
+    run, scratch = tmp_path / "run", tmp_path / "scratch"
+    scratch.mkdir()
+    add(write_rows(tmp_path / "a.jsonl", rows[:2]), run)
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    inputs = add(write_rows(tmp_path / "b.jsonl", rows[1:4]), run, scratch=scratch)
+    assert len(ResponseTasks(inputs.instances, inputs.responses)) == 4
+    assert all(record.value is not None for record in ResponseTasks(inputs.instances, inputs.responses))
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+    jsonl.write_records(run / "judgments.jsonl", [Judgment(responses(run)[0], "a judge", ())])
+    inputs = add(tmp_path / "b.jsonl", run, scratch=scratch)
+    assert len(ResponseTasks(inputs.instances, inputs.responses)) == 3
+
+
+def test_other_settings_are_refused_before_anything_is_taken_unless_forced(tmp_path, rows):
+    run = tmp_path / "run"
+    add(write_rows(tmp_path / "a.jsonl", rows[:2]), run)
+    before = read_growth(run)
+    with pytest.raises(UserError, match="model: 'a judge' then, 'another' now"):
+        add_responses(write_rows(tmp_path / "b.jsonl", rows), run, {"model": "another"}, ALL)
+    assert len(responses(run)) == 2
+    add_responses(tmp_path / "b.jsonl", run, {"model": "another"}, ALL, force=True)
+    assert read_growth(run).run_id != before.run_id
+
+
+@pytest.mark.parametrize("name", ["instances.jsonl", "responses.jsonl"])
+def test_a_changed_record_is_refused_and_judged_anew_when_forced(tmp_path, rows, name):
+    run = tmp_path / "run"
+    path = write_rows(tmp_path / "a.jsonl", rows[:2])
+    add(path, run)
+    before = read_growth(run)
+    (run / name).write_bytes((run / name).read_bytes().replace(b"the", b"a", 1))
+    for take in (lambda: add(path, run), lambda: find_judge_inputs(run, run)):
+        with pytest.raises(UserError, match=rf"{name} changed since.*--force"):
+            take()
+    add(write_rows(tmp_path / "b.jsonl", rows[2:4]), run, force=True)
+    assert read_growth(run).run_id != before.run_id
+    # What an interrupted process added behind the known records is no change.
+    (run / name).write_bytes((run / name).read_bytes() + b"\n")
+    assert add(tmp_path / "b.jsonl", run).origin == read_growth(run).identity
+
+
+def test_nobody_adds_to_a_run_that_another_process_writes(tmp_path):
+    with (
+        hold_run(tmp_path, None, ALL),
+        pytest.raises(UserError, match="is writing to it"),
+        hold_run(tmp_path, None, ALL),
+    ):
+        pass
+    with hold_run(tmp_path, None, ALL):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ({"append": True}, "--out"),
+        ({"sample": 0.0}, "--sample 0"),
+        ({"sample": 1.5}, "--sample 1.5"),
+        ({"since": "yesterday"}, "--since yesterday"),
+        ({"since": "99999999999d"}, "--since"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_name(words, problem):
+    with pytest.raises(SettingError, match=problem):
+        eclose.evaluate("responses.jsonl", judge="http://127.0.0.1:9/v1", intake=IntakeSettings(**words))
+
+
+def test_the_same_traces_are_in_a_sample_everywhere_and_a_larger_one_holds_them():
+    made = [Response(f"r{number}", "q", Trace.of("So."), "x") for number in range(4000)]
+    small, large = ({r.id for r in made if locate_in_sample(r) < share} for share in (0.02, 0.1))
+    assert small < large
+    assert 50 < len(small) < 115
+    assert 330 < len(large) < 475
+    # The formula is documented, so that others can choose the same traces.
+    assert locate_in_sample(made[0]) == int.from_bytes(bytes.fromhex("dd191696e15e")) / 2**48
+    spans = [replace(response, span=SpanRef("a trace", f"span {response.id}")) for response in made[:9]]
+    assert len({locate_in_sample(response) for response in spans}) == 1
+
+
+def test_what_a_sample_leaves_out_is_counted_and_taken_by_a_larger_one(tmp_path, rows):
+    run, path = tmp_path / "run", write_rows(tmp_path / "a.jsonl", rows)
+    half = add(path, run, IntakeSettings(append=True, sample=0.5))
+    received, accepted, rejected, _ = counts(half)
+    assert (received, rejected) == (8, {"not in the sample of 50 %": 8 - accepted})
+    assert 0 < accepted < 8
+    # Questions of responses that are left out are no burden.
+    assert len(list(jsonl.read_records(run / "instances.jsonl", Instance))) <= accepted
+    assert read_manifest(run / "responses.jsonl.manifest.json").settings == {"sample": 0.5}
+    assert counts(add(path, run))[1] == 8 - accepted
+    assert read_growth(run).samples == (0.5, 1.0)
+    assert "a sample of 50 %, then 100 % by a hash" in describe_choice((0.5, 1.0), None)[0]
+    assert describe_choice((1.0,), None) == ()
+
+
+def test_a_run_that_grows_is_judged_as_one_run_over_all_and_asks_nothing_twice(tmp_path, rows):
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    with ModelServerThread(build_world_handlers()) as server:
+        for hour in range(3):
+            path = write_rows(tmp_path / f"{hour}.jsonl", rows[max(hour - 1, 0) : hour + 1])
+            inputs = add(path, run)
+            judge(inputs, server, run)
+        paid = server.bill(keys=False)["totals"]["paid"]
+        judge(find_judge_inputs(write_rows(tmp_path / "all.jsonl", rows[:3]), whole), server, whole)
+        bill = server.bill()
+        # The whole run has a ledger of its own.
+        assert {line["paid"] for line in bill["requests"].values()} == {2}
+        assert bill["totals"]["paid"] == 2 * paid
+    assert (run / "judgments.jsonl").read_bytes() == (whole / "judgments.jsonl").read_bytes()
+    assert (run / "responses.jsonl").read_bytes() == (whole / "responses.jsonl").read_bytes()
+    cases = read_judged_cases(run)
+    assert (len(cases.cases), cases.left_out, cases.stale, cases.checked) == (3, (), (), True)
