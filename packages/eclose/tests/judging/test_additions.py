@@ -271,3 +271,67 @@ def test_a_run_that_grows_is_judged_as_one_run_over_all_and_asks_nothing_twice(t
     assert (run / "responses.jsonl").read_bytes() == (whole / "responses.jsonl").read_bytes()
     cases = read_judged_cases(run)
     assert (len(cases.cases), cases.left_out, cases.stale, cases.checked) == (3, (), (), True)
+
+
+def test_a_run_that_was_judged_without_growing_keeps_its_judgments(tmp_path, rows):
+    run = tmp_path / "run"
+    with ModelServerThread(build_world_handlers()) as server:
+        plain = find_judge_inputs(write_rows(tmp_path / "a.jsonl", rows[:2]), run)
+        settings = judge(plain, server, run).manifest.settings
+        before = server.bill()["requests"]
+        inputs = add_responses(write_rows(tmp_path / "b.jsonl", rows[1:3]), run, settings, ALL)
+        # Until the new response is judged, the run is unfinished, and a diagnosis counts what is there.
+        with pytest.raises(UserError, match="2 of 3 responses are judged"):
+            read_judged_cases(run)
+        results = eclose.diagnose(run)
+        assert results.notices[0].startswith(f"UNFINISHED: {run}: 2 of 3")
+        assert (len(results), results.folder) == (2, run)
+        # The plain command goes on as well.
+        judge(find_judge_inputs(run, run), server, run)
+        after = server.bill()["requests"]
+        assert judge(inputs, server, run).again
+    assert all(after[key] == line for key, line in before.items())
+    assert len(read_judged_cases(run).cases) == 3
+
+
+def test_another_ledger_is_refused_and_nobody_is_asked(tmp_path, rows):
+    run, path = tmp_path / "run", write_rows(tmp_path / "a.jsonl", rows[:1])
+    with ModelServerThread(build_world_handlers()) as server:
+        settings = judge(find_judge_inputs(path, run), server, run).manifest.settings
+        inputs = add_responses(write_rows(tmp_path / "b.jsonl", rows[:2]), run, settings, ALL)
+        paid = server.bill(keys=False)["totals"]["paid"]
+        with pytest.raises(UserError, match="not the ledger that this run was begun with"):
+            judge(inputs, server, run, ledger=tmp_path / "other.sqlite")
+        assert server.bill(keys=False)["totals"]["paid"] == paid
+        # What it has is diagnosed without its ledger, too.
+        (run / "ledger.sqlite").rename(tmp_path / "moved.sqlite")
+        assert len(eclose.diagnose(run)) == 1
+        judge(inputs, server, run, ledger=tmp_path / "moved.sqlite")
+
+
+def test_rows_are_added_from_python_and_what_was_added_is_said(tmp_path, rows):
+    run = tmp_path / "run"
+    with ModelServerThread(build_world_handlers()) as server:
+        for part in (rows[:1], [*rows[:2], {"user_input": "Why?"}]):
+            results = eclose.evaluate(part, judge=server.base_url, out=run, calls=FREE, intake=ALL)
+    assert len(results) == 2
+    assert results.notices[1] == (
+        f"responses: 3 received = 1 new + 1 rejected ({KNOWN} 1) + 1 quarantined (wrong record 1)"
+    )
+    assert not (run / "rows.jsonl").exists()
+    # The lost row is counted as a response without a judgment.
+    assert [where.split()[0] for where, _ in results.context.left_out] == ["rows"]
+
+
+def test_a_plain_run_judges_a_sample_and_says_so(tmp_path, rows):
+    run, half = tmp_path / "run", IntakeSettings(sample=0.5)
+    with ModelServerThread(build_world_handlers()) as server:
+        inputs = find_judge_inputs(write_rows(tmp_path / "a.jsonl", rows[:3]), run)
+        result = asyncio.run(judge_responses(inputs, server.base_url, run, calls=FREE, only=half))
+    counts = result.manifest.counts
+    assert counts.rejected == {"read: not in the sample of 50 %": 3 - counts.accepted}
+    assert 0 < counts.accepted < 3
+    cases = read_judged_cases(run)
+    assert "a sample of 50 % by a hash of their ids: the rates describe these" in cases.selected[0]
+    with pytest.raises(UserError, match="--append would judge the others as well"):
+        add_responses(tmp_path / "a.jsonl", run, {**result.manifest.settings}, ALL)
