@@ -34,7 +34,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for the helpers of studies
 
-from eclose.api.judge import evaluate
+from eclose.api.evaluate import evaluate
 from eclose.calls.client import CallSettings
 from eclose.calls.local.weights import load_adapter, load_causal_model, load_tokenizer
 from eclose.files.jsonl import write_records

@@ -295,9 +295,17 @@ def trajectory_of(out):
     ]
 
 
-def test_the_phases_before_the_first_update_are_told(family_file, model_folder, tmp_path, capsys):
-    TrainingPlan(family_file, recipe_of(model_folder, max_steps=1), tmp_path / "run").run()
-    phases = capsys.readouterr().err.splitlines()
+@pytest.mark.parametrize("option", [True, False])
+def test_training_shows_nothing_off_a_terminal(family_file, model_folder, tmp_path, capsys, option):
+    TrainingPlan(family_file, recipe_of(model_folder, max_steps=1), tmp_path / "run", progress=option).run()
+    assert "update" not in capsys.readouterr().err
+
+
+def test_phases_before_the_first_update_are_told(family_file, model_folder, tmp_path):
+    told = []
+    TrainingPlan(family_file, recipe_of(model_folder, max_steps=1), tmp_path / "run", progress=told.append).run()
+    assert (told[-1].done, told[-1].total) == (1, 1)
+    phases = list(map(str, told))
     assert phases[0] == f"reading {family_file}"
     assert phases[1].startswith("families: 6 received = 6 accepted")
     assert phases[2] == f"loading {model_folder}"

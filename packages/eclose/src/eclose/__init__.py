@@ -14,9 +14,10 @@ __version__: str
 
 if TYPE_CHECKING:
     from eclose.api.detect import adetect, detect
+    from eclose.api.evaluate import aevaluate, evaluate
     from eclose.api.gate import GateResult, gate
     from eclose.api.generate import agenerate, generate
-    from eclose.api.judge import aevaluate, ajudge, evaluate, judge
+    from eclose.api.judge import Judge, ajudge, judge
     from eclose.api.resolve import resolve
     from eclose.api.results import Rates, Results, compare, diagnose
     from eclose.calls.client import CallSettings
@@ -42,6 +43,10 @@ _HOMES = {
         "adetect",
         "detect",
     ),
+    "eclose.api.evaluate": (
+        "aevaluate",
+        "evaluate",
+    ),
     "eclose.api.gate": (
         "GateResult",
         "gate",
@@ -51,9 +56,8 @@ _HOMES = {
         "generate",
     ),
     "eclose.api.judge": (
-        "aevaluate",
+        "Judge",
         "ajudge",
-        "evaluate",
         "judge",
     ),
     "eclose.api.resolve": ("resolve",),
@@ -120,6 +124,7 @@ __all__ = [
     "GenerateSettings",
     "ImportSettings",
     "Instance",
+    "Judge",
     "JudgeSettings",
     "Judgment",
     "JudgmentTrail",

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from eclose.api.gate import GateResult, gate
 from eclose.api.results import count_false_labels
-from eclose.diagnosis.diagnose import Diagnosis, JudgedCase, describe_response_failure
 from eclose.diagnosis.gate_rules import GateLimits, GateOutcome, UndecidedPolicy
 from eclose.diagnosis.number_format import format_count, format_percent_with_interval
+from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.metrics.rates import Metric
 from eclose.values.judgment import NEVER_ASKED_REASONS
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from eclose.diagnosis.diagnose import Diagnosis, JudgedCase
     from eclose.values.three_valued import Label
 
 gate_lines: list[str] = []

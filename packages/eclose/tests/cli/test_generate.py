@@ -24,8 +24,8 @@ import pytest
 
 from eclose.calls.budget import RunBudget
 from eclose.calls.client import CallSettings
+from eclose.calls.progress_line import ProgressLine
 from eclose.calls.record_loop import RunProgress
-from eclose.cli.shared.progress import ProgressLine
 from eclose.files.id_set import SortedSpool
 from eclose.files.jsonl import read_records, unwrap_records, write_records
 from eclose.readers.load import scan_instances

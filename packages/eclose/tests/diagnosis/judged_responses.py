@@ -17,6 +17,7 @@ from eclose_world.oracle.judge import judge_by_oracle
 
 LABELS = (True, True, True, False, None)
 REASONS = ("no usable reply: cut off", "no usable reply: not JSON", "there is no trace")
+TIMES = ("2026-11-20T10:00:00Z", "2026-11-21T09:00:00.5Z", None, "last week")
 MODELS = ("openai/gpt-5", "judge/small", "m", None)
 
 
@@ -41,7 +42,8 @@ def _random_case(random, instance, number):
     model = random.choice(MODELS)
     answer = random.choice(("Arica", "the port", "Oslo", None))
     texts = random.choice(((), ("Arica is a port.",), ("x", "y", "z")))
-    response = Response(f"r{number}", instance.id, Trace.of(*texts), answer, ResponseSource(model) if model else None)
+    source = ResponseSource(model) if model else None
+    response = Response(f"r{number}", instance.id, Trace.of(*texts), answer, source, time=TIMES[number % len(TIMES)])
     steps = tuple(
         StepJudgment(True, False, random.choice((*LocalFailure, None)))
         if random.random() < 0.2

@@ -14,9 +14,9 @@ from eclose.diagnosis.diagnose import (
     JudgedCase,
     JudgeVersusMatching,
     ViolatedLabelCounts,
-    describe_response_failure,
     diagnose_cases,
 )
+from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric
 from eclose.values.instance import Instance, Passage

@@ -10,17 +10,29 @@ import time
 import urllib.request
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import eclose
 from eclose.diagnosis import run_counts
-from eclose.diagnosis.label_file import is_label_file, label_schema, write_labels
+from eclose.diagnosis.label_file import (
+    DERIVED_COLUMNS,
+    RECORD_COLUMNS,
+    describe_labels,
+    is_label_file,
+    label_schema,
+    write_labels,
+)
+from eclose.diagnosis.label_table import NO_TIME
 from eclose.diagnosis.run_counts import count_runs
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.files.parquet import get_remote_url
-from eclose.readers.judged_run import UNCHECKED_CAVEAT, read_judged_cases
+from eclose.readers.judged_run import UNCHECKED_CAVEAT, JudgedCase, read_judged_cases
 from eclose.report.formats.file_formats import ReportFormat
-from eclose.values.response import ResponseSource
+from eclose.values.instance import Instance
+from eclose.values.judgment import WHOLE_TRACE_REASON, Criterion, Judgment, LocalFailure, StepJudgment
+from eclose.values.response import Response, ResponseSource, Trace
+from eclose.values.times import normalize_time
 from tests.diagnosis.damaged_runs import write_random_run
 from tests.diagnosis.judged_responses import random_cases
 from tests.diagnosis.test_run_counts import attempt, contents, dirty_run, unique_questions, write_run  # noqa: F401 - a fixture
@@ -81,7 +93,7 @@ def test_a_sample_reads_single_responses(dirty_run, labels, monkeypatch):  # noq
 
 
 def test_labels_are_counted_without_records_and_shown_without_texts(labels, tmp_path):
-    bare = edit(labels, tmp_path / "bare.parquet", lambda table: table.drop(["instance", "response", "judgment"]))
+    bare = edit(labels, tmp_path / "bare.parquet", lambda table: table.drop(list(RECORD_COLUMNS)))
     counted, expected = count_runs([bare]), count_runs([labels])
     assert contents(counted.labels) == contents(expected.labels)
     assert [replace(case.row, source=None) for case in counted.case_set.cases] == [
@@ -136,7 +148,7 @@ def invent_codes(table):
 
 
 def raise_version(table):
-    metadata = {b"eclose": table.schema.metadata[b"eclose"].replace(b"eclose.labels/1", b"eclose.labels/0")}
+    metadata = {b"eclose": table.schema.metadata[b"eclose"].replace(b"eclose.labels/2", b"eclose.labels/1")}
     return table.replace_schema_metadata(metadata)
 
 
@@ -148,7 +160,7 @@ def raise_version(table):
         (repeat_rows, "was judged twice, in row 4 and row"),
         (remove_judges, "rows have no judge"),
         (invent_codes, "'L9' is none of"),
-        (raise_version, "this version reads eclose.labels/1"),
+        (raise_version, "this version reads eclose.labels/2"),
     ],
 )
 def test_a_table_that_would_be_misread_is_refused(labels, tmp_path, change, message):
@@ -187,7 +199,7 @@ def test_a_table_is_not_written_twice(dirty_run, labels):  # noqa: F811
 
 
 def test_a_conversion_that_fails_leaves_nothing(dirty_run, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("eclose.diagnosis.label_file._describe_case", lambda _: 1 / 0)
+    monkeypatch.setattr("eclose.diagnosis.label_file.describe_labels", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_labels(dirty_run, tmp_path / "run.parquet")
     assert not list(tmp_path.iterdir())
@@ -333,3 +345,86 @@ def test_hashes_of_questions_are_those_of_the_files(dirty_run, labels):  # noqa:
 def test_the_columns_of_results_are_named_as_those_of_labels(dirty_run):  # noqa: F811
     shared = {"response_id", "instance_id", "benchmark", "model", "judge", "locally_sound", "aligned", "closed"}
     assert shared <= {*label_schema().names} & {*eclose.diagnose(dirty_run).to_arrow().column_names}
+
+
+class TestDerivedColumns:
+    """Columns that say what is wrong, for queries of other programs."""
+
+    STEPS = (
+        StepJudgment(substantive=True, sound=True, reason="It does."),
+        StepJudgment(substantive=True, sound=False, failure=LocalFailure.INVALID_INFERENCE, reason="It does not."),
+    )
+
+    def describe(self, **fields):
+        response = Response("r", "q", Trace.of("First.", "Second."), "x")
+        judgment = Judgment("r", "judge", fields.pop("steps", self.STEPS[:1] * 2), **fields)
+        return describe_labels(JudgedCase(Instance("q", "Who?", ()), response, judgment))
+
+    def test_a_row_has_the_columns_of_the_schema(self):
+        assert sorted(self.describe()) == sorted(label_schema().names)
+
+    def test_an_unsound_step_is_named_with_its_text_and_the_judges_words(self):
+        row = self.describe(steps=self.STEPS, aligned=True, closed=True)
+        assert (row["reliable"], row["in_gap"], row["failure"]) == (False, False, "Step 2 does not hold.")
+        assert (row["first_unsound_step"], row["first_unsound_text"]) == (2, "Second.")
+        assert row["judge_sentence"] == "It does not."
+        assert row["broken_link"] is None
+
+    @pytest.mark.parametrize(
+        "labels,link,sentence",
+        [
+            ({"aligned": False, "closed": True}, "alignment", "On A."),
+            ({"aligned": True, "closed": False, "complete": False}, "completeness", "On K."),
+            ({"aligned": True, "closed": False, "complete": True}, "closure", "On C."),
+            ({"aligned": True, "closed": False}, "closure", "On C."),
+            ({"closed": False}, None, "On C."),
+        ],
+    )
+    def test_the_first_broken_link_is_named_with_the_reason_of_its_label(self, labels, link, sentence):
+        reasons = {criterion: f"On {criterion}." for criterion in Criterion}
+        row = self.describe(**labels, reasons=reasons, pursued="p", established="e", missing_evidence="m")
+        assert (row["broken_link"], row["judge_sentence"]) == (link, sentence)
+        assert [row[name] for name in ("in_gap", "pursued", "established", "missing_evidence")] == [True, "p", "e", "m"]
+
+    def test_nothing_is_said_where_nothing_is_known_to_be_wrong(self):
+        for closed in (True, None):
+            row = self.describe(aligned=True, closed=closed)
+            assert row["reliable"] is closed
+            assert [row[name] for name in ("failure", "failure_class", "judge_sentence")] == [None] * 3
+
+    def test_one_label_for_the_whole_trace_names_no_step(self):
+        whole = (StepJudgment(True, False, reason=WHOLE_TRACE_REASON),)
+        row = self.describe(steps=whole, reasons={Criterion.LOCAL_SOUNDNESS: "On L."})
+        assert (row["first_unsound_step"], row["first_unsound_text"]) == (None, None)
+        assert row["judge_sentence"] == "On L."
+
+    def test_readers_ignore_them_whatever_their_types(self, labels, tmp_path):
+        number = arrow.array(range(parquet.read_metadata(labels).num_rows))
+
+        def spoil(table):
+            for name in DERIVED_COLUMNS:
+                table = table.set_column(table.column_names.index(name), name, number)
+            return table
+
+        counted, expected = count_runs([edit(labels, tmp_path / "spoilt.parquet", spoil)]), count_runs([labels])
+        assert contents(counted.labels) == contents(expected.labels)
+        assert counted.case_set.cases == expected.case_set.cases
+
+
+def times_of(path):
+    return parquet.read_table(path, columns=["time"])["time"].to_pylist()
+
+
+def test_the_time_of_a_response_is_a_column_and_minus_two_to_the_63_where_there_is_none(labels):
+    times = times_of(labels)
+    known = [None if time is None else time.isoformat() for time in times]
+    assert set(known) == {"2026-11-20T10:00:00+00:00", "2026-11-21T09:00:00.500000+00:00", None}
+    counted = count_runs([labels]).labels.time.tolist()
+    assert counted == [NO_TIME if time is None else int(time.timestamp() * 10**6) for time in times]
+
+
+def test_a_table_of_another_program_gives_its_responses_their_time(labels, tmp_path):
+    plain = edit(labels, tmp_path / "plain.parquet", lambda table: table.drop_columns(list(RECORD_COLUMNS)))
+    counted = count_runs([plain])
+    times = [case.response.time for case in counted.read_cases(np.arange(len(counted.labels)))]
+    assert times == [None if time is None else normalize_time(time) for time in times_of(plain)]

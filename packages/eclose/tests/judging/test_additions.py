@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,10 @@ def test_a_trace_is_taken_once_its_root_is_there(tmp_path, rows, nested):
 
 
 def test_every_file_of_a_folder_is_read_and_counted(tmp_path, rows):
-    run, traces = tmp_path / "run", tmp_path / "traces"
+    traces = tmp_path / "traces"
+    # The run itself is no input, wherever it lies.
+    run = traces / "run"
+    add(write_rows(tmp_path / "before.jsonl", rows[5:6]), run)
     (traces / "day").mkdir(parents=True)
     write_rows(traces / "day" / "a.jsonl", rows[:2])
     write_rows(traces / "b.jsonl", rows[2:5])
@@ -324,14 +328,39 @@ def test_rows_are_added_from_python_and_what_was_added_is_said(tmp_path, rows):
 
 
 def test_a_plain_run_judges_a_sample_and_says_so(tmp_path, rows):
-    run, half = tmp_path / "run", IntakeSettings(sample=0.5)
+    run = tmp_path / "run"
+    inputs = find_judge_inputs(write_rows(tmp_path / "a.jsonl", rows[:3]), run)
+    first, second, _ = sorted(map(locate_in_sample, jsonl.read_records(inputs.responses, Response)))
+    share = round((first + second) / 2, 6)
     with ModelServerThread(build_world_handlers()) as server:
-        inputs = find_judge_inputs(write_rows(tmp_path / "a.jsonl", rows[:3]), run)
-        result = asyncio.run(judge_responses(inputs, server.base_url, run, calls=FREE, only=half))
-    counts = result.manifest.counts
-    assert counts.rejected == {"read: not in the sample of 50 %": 3 - counts.accepted}
-    assert 0 < counts.accepted < 3
+        sample = IntakeSettings(sample=share)
+        result = asyncio.run(judge_responses(inputs, server.base_url, run, calls=FREE, only=sample))
+    named = f"{100 * share:g} %"
+    assert result.manifest.counts.rejected == {f"read: not in the sample of {named}": 2}
     cases = read_judged_cases(run)
-    assert "a sample of 50 % by a hash of their ids: the rates describe these" in cases.selected[0]
+    assert len(cases.cases) == 1
+    assert f"a sample of {named} by a hash of their ids: the rates describe these" in cases.selected[0]
+    settings = {name: value for name, value in result.manifest.settings.items() if name != "only"}
     with pytest.raises(UserError, match="--append would judge the others as well"):
-        add_responses(tmp_path / "a.jsonl", run, {**result.manifest.settings}, ALL)
+        add_responses(tmp_path / "a.jsonl", run, settings, ALL)
+
+
+def test_only_responses_since_a_time_are_taken_and_those_without_a_time_are_counted(tmp_path):
+    times = {"early": "2026-11-19T09:00:00Z", "late": "2026-11-20T11:00:00Z", "unknown": None}
+    jsonl.write_records(tmp_path / "instances.jsonl", [Instance("q", "Why?", (Passage("p", "", "Because."),))])
+    made = [Response(name, "q", Trace.of("So."), "x", time=time) for name, time in times.items()]
+    jsonl.write_records(tmp_path / "responses.jsonl", made)
+    since = IntakeSettings(append=True, since="2026-11-20T12:00:00+02:00")
+    inputs = add(tmp_path, tmp_path / "run", since)
+    assert counts(inputs) == (3, 1, {"given before 2026-11-20T10:00:00Z": 1, "it has no time": 1}, {})
+    assert responses(tmp_path / "run") == ["late"]
+    assert read_growth(tmp_path / "run").since == "2026-11-20T10:00:00Z"
+    # Two hours before noon on the 20th, and a day before: the earliest time says what the run holds.
+    noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    assert IntakeSettings(since="2h").at(noon).since == "2026-11-20T10:00:00Z"
+    add(tmp_path, tmp_path / "run", IntakeSettings(append=True, since="36h").at(noon))
+    assert responses(tmp_path / "run") == ["late", "early"]
+    assert read_growth(tmp_path / "run").since == "2026-11-19T00:00:00Z"
+    assert "those since 2026-11-19T00:00:00Z" in describe_choice((1.0,), "2026-11-19T00:00:00Z")[0]
+    add(tmp_path, tmp_path / "run")
+    assert read_growth(tmp_path / "run").since is None

@@ -8,11 +8,11 @@ import json
 import pytest
 
 import eclose
-from eclose.api.judge import _read_case
+from eclose.api.judge import read_case
 from eclose.api.results import _describe_abstentions
 from eclose.calls.model import Decoding, FinishReason, Reply, TokenUsage
 from eclose.calls.structured import EARLY_DECISION, ask_structured
-from eclose.diagnosis.diagnose import describe_response_failure
+from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.prompts.structured import PromptWithSchema
 from eclose.readers.import_settings import ImportSettings, TraceMode
@@ -49,7 +49,7 @@ def test_judge_reads_a_text_as_evaluate_does(tmp_path, text):
     path = write_lines(tmp_path / "rows.jsonl", {**ROW, "response": text})
     (row,) = (record.value for record in scan_recorded_responses(path))
     (question,) = (record.value for record in scan_instances(path))
-    read, response = _read_case(QUESTION, text)
+    read, response = read_case(QUESTION, text)
     assert (response.trace, response.answer, response.answer_lines) == (row.trace, row.answer, row.answer_lines)
     assert response.completion == row.completion
     assert [passage.text for passage in read.evidence] == [passage.text for passage in question.evidence]
@@ -62,7 +62,7 @@ def test_judge_takes_messages_and_rows(question):
         [{"role": "user", "content": QUESTION.question}, *CALL],
         {"choices": [{"message": {"role": "assistant", "content": "The novel is hers.\nAnswer: Lund"}}]},
     ):
-        read, answered = _read_case(question, response)
+        read, answered = read_case(question, response)
         assert (answered.trace.texts, answered.answer) == (("The novel is hers.",), "Lund")
         assert answered.instance_id == read.id
         assert ("Lund lies in Sweden." in read.evidence[-1].text) is isinstance(response, list)
@@ -72,8 +72,8 @@ def test_judge_takes_a_response_and_its_fields():
     response = Response("r", "q", Trace.of("She was born in Lund."), "Lund")
     fields = {"id": "r", "instance_id": "q", "trace": {"steps": [{"text": "She was born in Lund."}]}, "answer": "Lund"}
     instance = {"id": "q", "question": QUESTION.question, "evidence": []}
-    assert _read_case(QUESTION, response) == _read_case(QUESTION, fields) == (QUESTION, response)
-    assert _read_case(instance, response)[0] == Instance("q", QUESTION.question, ())
+    assert read_case(QUESTION, response) == read_case(QUESTION, fields) == (QUESTION, response)
+    assert read_case(instance, response)[0] == Instance("q", QUESTION.question, ())
 
 
 def test_question_without_passages_is_refused_with_the_usage():
@@ -82,11 +82,11 @@ def test_question_without_passages_is_refused_with_the_usage():
     ):
         eclose.judge("question", "answer", judge="openai/m")
     with pytest.raises(SettingError, match="response: is of type int"):
-        _read_case(QUESTION, 3)
+        read_case(QUESTION, 3)
     with pytest.raises(RecordError, match=r"retrieved_contexts: .* is one text\. Write \[text\]"):
-        _read_case({**ROW, "retrieved_contexts": " ".join(CONTEXTS)}, "Lund")
+        read_case({**ROW, "retrieved_contexts": " ".join(CONTEXTS)}, "Lund")
     with pytest.raises(RecordError, match="holds no answer"):
-        _read_case(QUESTION, [{"role": "user", "content": QUESTION.question}])
+        read_case(QUESTION, [{"role": "user", "content": QUESTION.question}])
 
 
 def test_response_of_an_unknown_shape_is_an_error_that_names_its_keys(tmp_path):

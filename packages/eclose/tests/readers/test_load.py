@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 
 from eclose.errors import RecordError
-from eclose.files.jsonl import unwrap_records, write_records
+from eclose.files.jsonl import encode_json_line, unwrap_records, write_records
 from eclose.readers import benchmarks as multi_hop
 from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout
@@ -201,3 +202,58 @@ def test_one_table_holds_every_benchmark():
     assert tuple(loader.load_converter() for loader in BENCHMARK_LOADERS.values()) == converters
     names = (multi_hop.HOTPOT_BENCHMARK, multi_hop.TWO_WIKI_BENCHMARK, multi_hop.MUSIQUE_BENCHMARK)
     assert tuple(loader.name for loader in BENCHMARK_LOADERS.values()) == names
+
+
+TEN = "2026-11-20T10:00:00Z"
+TIMELESS = {"question": "Where?", "contexts": ["one"], "answer": "Lund", "reference": "Lund"}
+MESSAGES = [{"role": "user", "content": "Where?"}]
+
+
+def scan_rows(path, *rows, **settings):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return list(scan_recorded_responses(path, settings=ImportSettings(**settings)))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"timestamp": TEN},
+        {"created_at": 1_795_168_800},
+        {"time": "2026-11-20 11:00:00+01:00"},
+        {"start_time": 1_795_168_800_000, "time": None},
+    ],
+)
+def test_a_column_of_a_row_gives_the_time_of_its_response(tmp_path, columns):
+    (plain,) = scan_rows(tmp_path / "plain.jsonl", TIMELESS)
+    (record,) = scan_rows(tmp_path / "rows.jsonl", {**TIMELESS, **columns})
+    # Ids and everything else stay as without a time.
+    assert record.value == replace(plain.value, time=TEN)
+    assert b'"time":"2026-11-20T10:00:00Z"' in encode_json_line(record.value)
+    assert b"time" not in encode_json_line(plain.value)
+
+
+def test_the_reply_of_a_chat_api_gives_the_time_of_its_response(tmp_path):
+    reply = {"created": 1_795_168_800, "choices": [{"message": {"role": "assistant", "content": "Lund"}}]}
+    (record,) = scan_rows(tmp_path / "chat.jsonl", {"messages": MESSAGES, "documents": ["one"], "response": reply})
+    assert record.value.time == TEN
+
+
+def test_a_mapped_path_gives_the_time_of_a_response_and_other_columns_do_not(tmp_path):
+    columns = {"question": "q", "answer": "a", "documents": "d"}
+    row = {"q": "Where?", "a": "Lund", "d": ["one"], "meta": {"at": TEN}, "timestamp": "2020-01-01"}
+    (record,) = scan_rows(tmp_path / "rows.jsonl", row, columns={**columns, "time": "meta.at"})
+    assert record.value.time == TEN
+    (record,) = scan_rows(tmp_path / "rows.jsonl", row, columns=columns)
+    assert record.value.time is None
+
+
+@pytest.mark.parametrize(("value", "notes"), [(1.83, 1), ("soon", 1), ([7], 1), ("", 0), (None, 0)])
+def test_a_time_that_cannot_be_read_is_left_out_and_noted(tmp_path, value, notes):
+    (record,) = scan_rows(tmp_path / "rows.jsonl", {**TIMELESS, "time": value})
+    assert record.value.time is None
+    assert list(record.repairs).count("time that cannot be read left out") == notes
+
+
+def test_one_response_at_two_times_is_a_duplicate(tmp_path):
+    first, second = scan_rows(tmp_path / "rows.jsonl", {**TIMELESS, "time": TEN}, {**TIMELESS, "time": "2026-11-21"})
+    assert (first.value.time, second.rejected) == (TEN, "duplicate")

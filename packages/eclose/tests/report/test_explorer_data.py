@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eclose.diagnosis.diagnose import describe_response_failure
+from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.report.context import ReportContext
 from eclose.report.explorer import EXPLORER_FACETS, OUTCOME_WORDS, derive_response_facts
 from eclose.report.formats.html_page import (

@@ -67,7 +67,10 @@ def train(
     Several processes on one machine, also without a GPU:
       torchrun --nproc_per_node 2 -m eclose.cli.main train ...
     """
+    import sys
+
     from eclose.errors import SettingError
+    from eclose.progress import write_progress_line
 
     if families.startswith("-"):
         # Settings are not known here, so what follows one might be its value or the families.
@@ -83,7 +86,12 @@ def train(
             forecast_training(families, out=out, recipe=recipe, development=development, hub=hub, **settings)
         )
         return
-    _print_result(train_families(families, out=out, recipe=recipe, development=development, hub=hub, **settings))
+    # Off a terminal, lines say how far it is: a training runs for hours, often into a log.
+    progress = True if sys.stderr.isatty() else write_progress_line
+    result = train_families(
+        families, out=out, recipe=recipe, development=development, hub=hub, progress=progress, **settings
+    )
+    _print_result(result)
 
 
 def _print_forecast(forecast: TrainingRunForecast) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.api.resolve import add_budget, resolve
+from eclose.calls.progress_line import watch_run
 from eclose.calls.sync import also_sync, coroutine_of
 from eclose.errors import SettingError
 from eclose.files.tables import Rows, ensure_data_file
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from eclose.calls.http.endpoint import ServerAddress
     from eclose.calls.resolve import ModelRef
     from eclose.calls.run import RunOptions, RunResult
+    from eclose.progress import ProgressOption
 
 
 @also_sync
@@ -35,6 +37,7 @@ async def construct(
     layout: RecordLayout = RecordLayout.AUTO,
     limit: int | None = None,
     options: RunOptions | None = None,
+    progress: ProgressOption = True,
 ) -> RunResult:
     """Build counterfactual families to train on, and write them into a run's folder.
 
@@ -53,6 +56,7 @@ async def construct(
         layout: Layout of the questions; found out by default.
         limit: Number of sources to process, the first in seeded order; None for all.
         options: Ledger, retry, replay and force, as the options of ``eclose construct``.
+        progress: Whether to show progress in a terminal or a notebook, or a function that is called with it.
 
     Returns:
         The manifest of the run, with counts of sources and calls.
@@ -78,7 +82,9 @@ async def construct(
     ]
     models = await resolve_construction_models(names[0], names[1], names[2], deadline=calls.deadline)  # type: ignore[arg-type]
     path = ensure_data_file(instances, Path(out), "questions.jsonl")
-    return await construct_families(path, models, out, settings, calls, options, layout=layout, limit=limit)
+    return await construct_families(
+        path, models, out, settings, calls, watch_run(options, progress), layout=layout, limit=limit
+    )
 
 
 aconstruct = coroutine_of(construct)

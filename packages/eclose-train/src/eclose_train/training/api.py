@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from eclose.files.jsonl import ReadRecord
+    from eclose.progress import ProgressOption
     from eclose.values.family import Family
     from eclose_train.training.run import TrainingPlan, TrainingResult, TrainingRunForecast
     from eclose_train.training.select import AdaptableModel, Selection, TrainingOrigin
@@ -58,6 +59,7 @@ def train(
     development: FamilyInput | None = None,
     hub: bool = False,
     tick: Callable[[], None] = lambda: None,
+    progress: ProgressOption = True,
     **settings: Any,
 ) -> TrainingResult:
     """Train an adapter on counterfactual families.
@@ -75,6 +77,8 @@ def train(
         development: Families to evaluate on with every checkpoint; of a folder or a dataset the split ``validation``.
         hub: Whether an address such as ``hf://datasets/owner/name`` may be fetched.
         tick: Called for every family that is read.
+        progress: Whether to show phases and updates in a terminal or a notebook, or a function that is called with
+            them.
         **settings: Any setting of ``docs/train-settings.md`` and any field of Transformers' ``TrainingArguments``:
             ``model``, ``method``, ``learning_rate``, ``max_steps`` and so on.
 
@@ -86,7 +90,7 @@ def train(
         SettingError: A setting is unknown or wrong.
     """
     plan = _plan_training(families, development, Path(out), recipe, settings, hub=hub)
-    return replace(plan, tick=tick).run()
+    return replace(plan, tick=tick, progress=progress).run()
 
 
 def forecast_training(

@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import signal
-import sys
 import threading
 from datetime import UTC, datetime
 from math import isfinite
@@ -21,15 +20,17 @@ import transformers
 from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerCallback
 
 from eclose.files.atomic import AtomicFile
+from eclose.progress import Progress, is_shown, write_progress_line
 from eclose_train.families.comparisons import Direction, Edge
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from torch import Tensor
     from transformers import Trainer, TrainingArguments
 
+    from eclose.progress import ProgressOption
     from eclose_train.training.batching import FamilyForest
     from eclose_train.training.config import EClosureConfig
     from eclose_train.training.objective import FamilyLoss
@@ -261,13 +262,6 @@ def _format_training_log(logs: dict[str, Any], step: int, last_step: int) -> str
     return "  ".join(parts)
 
 
-def report_phase(config: TrainingArguments, phase: str) -> None:
-    """Write what begins now to standard error, once for all processes: there are minutes before the first update."""
-    if config.process_index == 0:
-        sys.stderr.write(f"{phase}\n")
-        sys.stderr.flush()
-
-
 class TrainingProgressBar(ProgressCallback):
     """Transformers' progress bar with readable log lines above it, for a terminal."""
 
@@ -279,21 +273,51 @@ class TrainingProgressBar(ProgressCallback):
             bar.write(line)
 
 
-class TrainingLogPrinter(PrinterCallback):
-    """Readable log lines on standard error, for files and pipes."""
+class TrainingLogTeller(TrainerCallback):
+    """Callback that calls a function with every line of the log."""
+
+    def __init__(self, tell: Callable[[Progress], None]) -> None:
+        self._tell = tell
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
-        """Write the entry."""
+        """Tell the entry."""
         line = _format_training_log(dict(logs or {}), state.global_step, state.max_steps)
         if line and state.is_world_process_zero:
-            sys.stderr.write(line + "\n")
-            sys.stderr.flush()
+            self._tell(Progress(done=state.global_step, total=state.max_steps, text=line))
+
+
+class TrainingReporter:
+    """Tells phases and log lines of a training run, once for all its processes.
+
+    In a terminal a bar stands below them. There are minutes before the first update, so phases are told as well.
+    """
+
+    def __init__(self, option: ProgressOption, config: TrainingArguments) -> None:
+        shown = option is not False and (option is not True or is_shown())
+        self._tell = (write_progress_line if option is True else option) if shown else None
+        self._has_bar = option is True and shown and not config.disable_tqdm
+        self._is_first = config.process_index == 0
+
+    def report_phase(self, phase: str) -> None:
+        """Tell what begins now."""
+        if self._is_first and callable(self._tell):
+            self._tell(Progress(done=0, total=0, text=phase))
+
+    def watch(self, trainer: Trainer) -> None:
+        """Replace the Trainer's reporters, which print dictionaries."""
+        for default in (ProgressCallback, TrainingProgressBar, PrinterCallback, TrainingLogTeller):
+            trainer.remove_callback(default)
+        if self._has_bar:
+            trainer.add_callback(TrainingProgressBar())
+        elif callable(self._tell):
+            trainer.add_callback(TrainingLogTeller(self._tell))
 
 
 def install_training_progress(trainer: Trainer) -> None:
     """Replace the Trainer's reporters, which print dictionaries, by readable lines."""
     # Transformers installs one of the two, depending on disable_tqdm; only that one is replaced.
-    for default, replacement in ((ProgressCallback, TrainingProgressBar), (PrinterCallback, TrainingLogPrinter)):
+    lines = TrainingLogTeller(write_progress_line)
+    for default, replacement in ((ProgressCallback, TrainingProgressBar()), (PrinterCallback, lines)):
         if trainer.pop_callback(default) is not None:
             trainer.add_callback(replacement)
 

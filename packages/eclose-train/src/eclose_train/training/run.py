@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +27,7 @@ from eclose.files.atomic import AtomicFile, write_json
 from eclose.files.jsonl import ReadRecord
 from eclose.files.manifest import Manifest, hash_files, hash_work_identity, read_manifest
 from eclose.files.outcome_counts import RecordCounts
+from eclose.progress import ProgressOption, is_shown
 from eclose.prompts.response_prompt import PromptOrder, ResponsePrompt
 from eclose.values.family import Family
 from eclose.values.identity import canonical_json
@@ -42,8 +42,8 @@ from eclose_train.training.log import (
     METRICS_FILE,
     TerminationCheckpoint,
     TrainingMetricsWriter,
+    TrainingReporter,
     TrainingSessionRecorder,
-    report_phase,
 )
 from eclose_train.training.objective import TrainingMethod, build_objective
 from eclose_train.training.recipe import (
@@ -193,6 +193,7 @@ class TrainingPlan:
         out: Folder of the run.
         development: Held-out families to evaluate on.
         tick: Called for every family that is read.
+        progress: Whether to show phases and updates, or a function that is called with them.
     """
 
     families: Path
@@ -200,6 +201,7 @@ class TrainingPlan:
     out: Path
     development: Path | None = None
     tick: Callable[[], None] = lambda: None
+    progress: ProgressOption = True
 
     def run(self) -> TrainingResult:
         """Train an adapter; continue an interrupted run, and return at once where the run is finished.
@@ -214,14 +216,15 @@ class TrainingPlan:
         if settings.load_in_4bit:
             require_4bit_support(settings.model)  # before the families are read, which may take minutes
         sessions = TrainingSessionRecorder(out, config)
-        report_phase(config, f"reading {self.families}")
+        reporter = TrainingReporter(self.progress, config)
+        reporter.report_phase(f"reading {self.families}")
         renderer = self._load_renderer()
         # One process decides and the others read its record. local=False: one of all machines, which share the folder.
         with config.main_process_first(local=False, desc="admission"):
             admission, held_out = self._admit(renderer, keep_record=True)
         counts, left_out = admission.tally.counts(), self._list_left_out(admission, held_out)
-        report_phase(config, f"families: {counts}")
-        model = _load_model(settings, config, sessions.dtype)
+        reporter.report_phase(f"families: {counts}")
+        model = _load_model(settings, sessions.dtype, reporter)
         trainer = EClosureTrainer(
             model,
             config,
@@ -231,11 +234,12 @@ class TrainingPlan:
             peft_config=_lora(settings, model),
             callbacks=[sessions, TrainingMetricsWriter(out), termination := TerminationCheckpoint()],
         )
+        reporter.watch(trainer)
         trainer.recipe = self.record  # set before training starts, since every checkpoint is saved with it
         # Written before the first update, so that a later call with other settings is refused from the start.
         if config.should_save:
             self._write_begin(left_out)
-        checkpoint = _train(trainer, termination, out)
+        checkpoint = _train(trainer, termination, out, reporter)
         trainer.save_model(str(out / "adapter"))
         if config.should_save:
             self._write_end(trainer, counts, sessions)
@@ -283,7 +287,7 @@ class TrainingPlan:
             raise UserError(
                 f"eval_strategy = {evaluation!r}: there are no families to evaluate on. Pass --development."
             )
-        bar = not self.recipe.training.get("disable_tqdm", not sys.stderr.isatty())
+        bar = not self.recipe.training.get("disable_tqdm", not is_shown())
         strategy = evaluation or ("epoch" if self.development else "no")
         return self.recipe.config(self.out, eval_strategy=strategy, disable_tqdm=not bar)
 
@@ -409,13 +413,15 @@ class TrainingPlan:
         manifest.write(self.out / "manifest.json")
 
 
-def _train(trainer: EClosureTrainer, termination: TerminationCheckpoint, out: Path) -> Path | None:
+def _train(
+    trainer: EClosureTrainer, termination: TerminationCheckpoint, out: Path, reporter: TrainingReporter
+) -> Path | None:
     """Train from the last checkpoint, which is returned, or the start; raise where the process was terminated."""
     checkpoint = find_last_checkpoint(out)
     begin = "training from the start" if checkpoint is None else f"continuing from {checkpoint}"
     every = trainer.args.logging_steps
     updates = "update" if every == 1 else f"{every:g} updates"
-    report_phase(trainer.args, f"{begin}; a line every {updates} here and in {out / METRICS_FILE}")
+    reporter.report_phase(f"{begin}; a line every {updates} here and in {out / METRICS_FILE}")
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if termination.stopped:
         raise TrainingTerminatedError(
@@ -435,15 +441,15 @@ def _describe_file(file: dict[str, str] | None) -> str:
     return f"{file['file']} ({file['hash'][:19]})" if file else "none"
 
 
-def _load_model(settings: TrainedModelSettings, config: EClosureConfig, begun_with: str | None) -> Any:
+def _load_model(settings: TrainedModelSettings, begun_with: str | None, reporter: TrainingReporter) -> Any:
     """Load the model; a run that goes on keeps the precision that was chosen when it was begun."""
-    report_phase(config, f"loading {settings.model}")
+    reporter.report_phase(f"loading {settings.model}")
     dtype = settings.dtype if settings.dtype != "auto" or begun_with is None else begun_with
     model = load_causal_model(
         settings.model, revision=settings.revision, dtype=dtype, load_in_4bit=settings.load_in_4bit
     )
     # The trainer scores a family in every way when it is built, which takes as long as some updates.
-    report_phase(config, "checking with these weights how a family can be scored")
+    reporter.report_phase("checking with these weights how a family can be scored")
     return model
 
 

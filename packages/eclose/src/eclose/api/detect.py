@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.api.resolve import add_budget, resolve
+from eclose.calls.progress_line import watch_run
 from eclose.calls.sync import also_sync, coroutine_of
 from eclose.detectors.local_run import score_responses_locally
 from eclose.detectors.plugins import find_plugin_detector, score_responses_with_plugin
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from eclose.calls.resolve import ModelRef
     from eclose.calls.run import RunOptions, RunResult
     from eclose.detectors.settings import DetectorSettings
+    from eclose.progress import ProgressOption
 
 
 @also_sync
@@ -37,6 +39,7 @@ async def detect(
     base_url: str | ServerAddress | None = None,
     options: RunOptions | None = None,
     allow_stale: bool = False,
+    progress: ProgressOption = True,
 ) -> RunResult:
     """Score every response of a run with a detector that sees no reference answer, and write ``scores-NAME.jsonl``.
 
@@ -59,6 +62,7 @@ async def detect(
         base_url: Address of an OpenAI-compatible server.
         options: Ledger, retry, replay and force, as the options of ``eclose detect``.
         allow_stale: Use judgments that were made from other files than those in the folder.
+        progress: Whether to show progress in a terminal or a notebook, or a function that is called with it.
 
     Returns:
         The manifest of the run, with counts of responses; those without a score are counted by reason.
@@ -73,6 +77,7 @@ async def detect(
         >>> result.manifest.counts.accepted, result.manifest.calls["unscored"]
         (60, {})
     """
+    options = watch_run(options, progress)
     if detector == DetectorKind.VERIFIER or verifier is not None:
         return await _score_with_verifier(Path(run), detector, verifier, model, out, options)
     if model is None:
@@ -82,7 +87,7 @@ async def detect(
     if isinstance(settings, ChatDetectorSettings):
         if judgments is not None:
             raise SettingError(f"judgments: the detector {settings.detector} reads none. Leave it out.")
-        model_ref = resolve(model, base_url, keyless=options is not None and options.replay)
+        model_ref = resolve(model, base_url, keyless=options.replay)
         return await detect_responses(folder, model_ref, settings, add_budget(calls, budget), options, out=scores)
     if not isinstance(model, str):
         raise SettingError(f"model: the detector {settings.detector} takes a folder of weights or a hub name.")

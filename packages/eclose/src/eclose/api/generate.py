@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.api.resolve import add_budget
 from eclose.calls.adapters import find_adapter_recipes
+from eclose.calls.progress_line import watch_run
 from eclose.calls.sync import also_sync, coroutine_of
 from eclose.files.tables import Rows, ensure_data_file
 from eclose.generation import GenerateSettings, SourceLabels, find_generator_model, generate_responses
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from eclose.calls.http.endpoint import ServerAddress
     from eclose.calls.resolve import ModelRef
     from eclose.calls.run import RunOptions, RunResult
+    from eclose.progress import ProgressOption
 
 
 @also_sync
@@ -38,6 +40,7 @@ async def generate(
     budget: float | None = None,
     base_url: str | ServerAddress | None = None,
     options: RunOptions | None = None,
+    progress: ProgressOption = True,
 ) -> RunResult:
     """Let a model answer questions over passages, and write ``responses.jsonl`` into a run's folder.
 
@@ -60,6 +63,7 @@ async def generate(
         budget: The most that the run may cost, in the currency of the prices.
         base_url: Address of an OpenAI-compatible server.
         options: Ledger, retry, replay and force, as the options of ``eclose generate``.
+        progress: Whether to show progress in a terminal or a notebook, or a function that is called with it.
 
     Returns:
         The manifest of the run, with counts of records and calls.
@@ -97,7 +101,9 @@ async def generate(
     # An adapter answers under the prompt that it was trained with; another prompt would measure something else.
     settings = (settings or GenerateSettings()).as_trained(recipes)
     path = ensure_data_file(instances, Path(out), "questions.jsonl")
-    return await generate_responses(path, generator, out, settings, add_budget(calls, budget), options)
+    return await generate_responses(
+        path, generator, out, settings, add_budget(calls, budget), watch_run(options, progress)
+    )
 
 
 agenerate = coroutine_of(generate)

@@ -1,166 +1,331 @@
-"""Verbs that judge: responses and their diagnosis, and one response."""
+"""A judge to keep: one connection for every response that a process judges, and labels for the rows of any table."""
 
 from __future__ import annotations
 
-import json
-import warnings
+import asyncio
+import atexit
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from eclose.api.resolve import add_budget, resolve
-from eclose.api.results import Results, diagnose
-from eclose.calls.run import RunOptions
-from eclose.calls.sync import also_sync, coroutine_of
+from eclose.calls.ledger.database import is_database_url
+from eclose.calls.ledger.ledger import Ledger
+from eclose.calls.model import CallContext
+from eclose.calls.run import connect_models, find_model_price
+from eclose.calls.sync import LoopThread, also_sync, coroutine_of
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.files.jsonl import parse_dataclass, read_records, scan_records, write_records
-from eclose.files.manifest import hash_file
-from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
-from eclose.files.tables import Rows, ensure_data_file
-from eclose.judging.additions import hold_run, take_inputs
-from eclose.judging.inputs import find_judge_inputs
-from eclose.judging.run import judge_responses
+from eclose.files.jsonl import parse_dataclass
+from eclose.files.run_folder import RUN_LEDGER_FILE
+from eclose.judging.judge_response import judge_response
+from eclose.judging.run import JUDGE_JOB, resolve_judge
 from eclose.judging.settings import JudgeSettings
 from eclose.readers.conversion import build_case
 from eclose.readers.import_settings import ImportSettings
-from eclose.readers.intake import IntakeSettings
 from eclose.readers.layouts import RecordLayout
 from eclose.readers.rag_rows import convert_tool_record
-from eclose.readers.readings import ReadingSummary, summarize_readings
 from eclose.reading.response import read_response
 from eclose.reading.text import ReadingStatus
-from eclose.report.wording import describe_long_passages, describe_missing_traces
+from eclose.values.identity import content_hash
 from eclose.values.instance import Instance
-from eclose.values.judgment import Judgment
 from eclose.values.response import Response
 
 if TYPE_CHECKING:
-    from eclose.calls.client import CallSettings
+    from collections.abc import Callable, Coroutine
+    from concurrent.futures import Future
+
+    import pyarrow as pa
+
+    from eclose.calls.client import CallSettings, ModelConnection
     from eclose.calls.http.endpoint import ServerAddress
+    from eclose.calls.prices import ModelPrice
     from eclose.calls.resolve import ModelRef
-    from eclose.judging.inputs import JudgeInputFiles
-    from eclose.readers.response_tasks import ResponseFilter
+    from eclose.progress import ProgressOption
+    from eclose.values.judgment import Judgment
+
+T = TypeVar("T")
 
 
-@also_sync
-async def evaluate(
-    data: Path | str | Rows,
-    *,
-    judge: str | ModelRef,
-    questions: Path | str | None = None,
-    out: Path | str | None = None,
-    settings: JudgeSettings | None = None,
-    calls: CallSettings | None = None,
-    budget: float | None = None,
-    base_url: str | ServerAddress | None = None,
-    imported: ImportSettings | None = None,
-    options: RunOptions | None = None,
-    only: ResponseFilter | None = None,
-    intake: IntakeSettings | None = None,
-) -> Results:
-    """Judge responses with a model and diagnose them: which are unreliable, how often, and why.
+class Judge:
+    """A judge that stays connected: one client, one event loop and one ledger for all that it is asked.
 
-    ``aevaluate`` is the coroutine.
+    It opens with its first call or as a context manager, plain or ``async``, and may be used from several threads and
+    event loops at once. Sent to another process, as Spark and Ray do with what a function needs, it is opened there
+    once for the whole process; such processes need a ledger in PostgreSQL, in which they share budget and rate limit.
 
     Args:
-        data: Responses with their questions and passages: a list of dicts, a pandas or Polars data frame, an Arrow
-            table, a Hugging Face dataset, a file in any known layout, or the folder of a run.
-        judge: Model that judges: ``provider/model``, a base URL, a folder of weights, ``vllm:NAME``, or
-            ``inspect/PROVIDER/MODEL``.
-        questions: File of the questions, where they are not in ``data``.
-        out: Folder of the run. The same call with the same folder continues it, and no call is paid for twice.
-            By default the folder of ``data``; for rows and for files elsewhere a temporary one, so nothing is kept.
+        model: Model that judges, by name or as ``eclose.resolve`` returns it.
+        ledger: File or ``postgresql://`` URL that keeps every reply, so that none is paid for twice; by default a
+            temporary file, which is gone when the judge is closed.
+        run: Name under which the ledger sums costs: the budget is that of all processes of one name.
         settings: How responses are judged.
         calls: Concurrency, rate limits, deadlines and prices of the calls.
-        budget: The most that the run may cost, in the currency of the prices.
+        budget: The most that the calls of the run may cost, in the currency of the prices.
         base_url: Address of an OpenAI-compatible server.
-        imported: How a file of another tool is read: its layout, field paths, names that it leaves out, and whether
-            prose is split into steps.
-        options: Ledger, retry, replay and force, as the options of ``eclose judge``.
-        only: Choice of the responses to judge, such as one band of a calibrated detector by
-            ``eclose.detectors.bands.build_band_filter``; all by default. The rates then describe these alone.
-        intake: Which responses are taken (since a time, a sample), and whether they are added to those that the run
-            in ``out`` has. What was added is counted in ``Results.notices``.
-
-    Returns:
-        Rates with intervals, one row a response, and the report.
-
-    Raises:
-        UserError: The data cannot be read, or the judge cannot be reached.
-        SettingError: A setting is wrong or missing.
+        imported: How responses are read, as ``evaluate`` takes it.
+        records: Whether ``batch`` adds question, response and judgment as JSON, which a report shows.
 
     Examples:
-        >>> free = eclose.CallSettings(unpriced=True)
-        >>> results = eclose.evaluate("run", judge=server, calls=free)
-        >>> len(results), sorted(results.rates)[:3]
-        (60, ['A', 'Acc', 'C'])
+        >>> rows = [{"question": "Who wrote it?", "contexts": ["Ada wrote it."], "response": "Final answer: Ada"}]
+        >>> with eclose.Judge(server, calls=eclose.CallSettings(unpriced=True)) as judge:
+        ...     judge.batch(rows)[0]["question"]
+        'Who wrote it?'
     """
-    intake = (intake or IntakeSettings()).at(datetime.now(UTC))
-    intake.require_folder(out)
-    if only is not None and (intake.append or intake.chooses):
-        raise SettingError("only and intake: both choose responses. Leave one of them out.")
-    settings, calls, options = settings or JudgeSettings(), add_budget(calls, budget), options or RunOptions()
-    with TemporaryDirectory(prefix="eclose-") as scratch:
-        # The scratch folder is made in any case and used only where nothing is to be kept.
-        folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
-        path = ensure_data_file(data, Path(scratch) if intake.append else folder, force=options.force)
-        model = resolve(judge, base_url, keyless=options.replay)
-        with hold_run(folder, options.ledger, intake):
-            sources = await take_inputs(
-                path,
-                folder,
-                model,
-                settings,
-                intake,
-                deadline=calls.deadline,
-                instances=None if questions is None else Path(questions),
-                imported=imported,
-                force=options.force,
-                # Rows have no name; those of another call are others.
-                name=None if path.parent != Path(scratch) else f"rows {hash_file(path).removeprefix('sha256:')[:8]}",
+
+    def __init__(
+        self,
+        model: str | ModelRef,
+        *,
+        ledger: Path | str | None = None,
+        run: str = "judge",
+        settings: JudgeSettings | None = None,
+        calls: CallSettings | None = None,
+        budget: float | None = None,
+        base_url: str | ServerAddress | None = None,
+        imported: ImportSettings | None = None,
+        records: bool = True,
+    ) -> None:
+        self._arguments = {name: value for name, value in locals().items() if name != "self"}
+        self._model = model
+        self._base_url = base_url
+        self._ledger = ledger
+        self._run = run
+        self._records = records
+        self._settings = settings or JudgeSettings()
+        self._calls = add_budget(calls, budget)
+        self._imported = imported or ImportSettings()
+        self._lock = Lock()
+        self._open_judge: _OpenJudge | None = None
+
+    def __enter__(self) -> Self:
+        self._open().wait_until_ready()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.__enter__)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """End the calls in flight, and close client and ledger. A later call opens them again."""
+        with self._lock:
+            open_judge, self._open_judge = self._open_judge, None
+        if open_judge is not None and open_judge.is_of_this_process:
+            open_judge.close()
+
+    def __call__(
+        self,
+        instance: Instance | Mapping[str, Any],
+        response: Response | Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | None = None,
+    ) -> Judgment:
+        """Judge one response to one question.
+
+        Args:
+            instance: The question with its passages and, where there is one, its reference answer; without
+                ``response`` a row that holds the response as well.
+            response: A response or its fields, or what a system wrote: a text, the messages of a conversation, or the
+                object of a chat API or a framework. What its tools returned becomes passages.
+
+        Returns:
+            A label for each step and for each criterion, with reasons; None where the judge gave no usable reply.
+
+        Raises:
+            RecordError: The question or the response lacks a field.
+            SettingError: One of them is of another kind, such as a question without its passages.
+            UserError: The judge cannot be reached, or the budget is spent.
+        """
+        return self._open().run(self._judge(*self._read(instance, response)))
+
+    async def ajudge(
+        self,
+        instance: Instance | Mapping[str, Any],
+        response: Response | Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | None = None,
+    ) -> Judgment:
+        """Judge one response to one question; the coroutine of a call."""
+        return await self._open().run_async(self._judge(*self._read(instance, response)))
+
+    def batch(self, rows: Any, *, progress: ProgressOption = True) -> Any:
+        """Judge the responses of a table: the same rows in the same order, with their labels as further columns.
+
+        A row that cannot be read, or holds no response, has no labels and a reason. Where the calls cannot go on, as
+        with a spent budget, the replies so far are kept in the ledger, and the same rows asked again continue.
+
+        Args:
+            rows: A list of dicts, a pandas or Polars data frame, or a table or record batch of Arrow.
+            progress: Whether to show progress in a terminal or a notebook, or a function that is called with it.
+
+        Returns:
+            The rows as they came, in their own type, with the columns of ``schema``.
+
+        Raises:
+            SettingError: The rows are no table, or have a column that labels are written to.
+            UserError: The judge cannot be reached, or the budget is spent.
+        """
+        return self._open().run(self._label(rows, progress))
+
+    async def abatch(self, rows: Any, *, progress: ProgressOption = True) -> Any:
+        """Judge the responses of a table; the coroutine of ``batch``."""
+        return await self._open().run_async(self._label(rows, progress))
+
+    def schema(self, rows: pa.Schema | None = None) -> pa.Schema:
+        """Return the columns that ``batch`` returns for rows with these columns, as a schema of Arrow."""
+        from eclose.api.labelled_rows import extend_schema  # noqa: PLC0415 - pyarrow is an extra
+
+        return extend_schema(rows, records=self._records)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes the same judge in another process, where calls of one process share it."""
+        if not isinstance(self._model, str):
+            raise SettingError(
+                "a judge is sent to another process by the name of its model, and each process reads the key from its "
+                'own environment: eclose.Judge("provider/model").'
             )
-            readings = summarize_responses(sources)
-            for sentence in (*readings.cautions, *describe_judge_inputs(sources, readings)):
-                warnings.warn(sentence, stacklevel=2)
-            chosen = intake if intake.chooses and not intake.append else only
-            await judge_responses(sources, model, folder, settings, calls, options, only=chosen)
-            results = diagnose(folder)
-    results = replace(results, notices=(*describe_added(sources), *results.notices))
-    # A result must not name a folder that no longer exists.
-    return results if out is not None or folder != Path(scratch) else replace(results, folder=None)
+        # Computed here, because the processes must agree on it and a function in the settings has no lasting text.
+        key = content_hash({name: repr(value) for name, value in self._arguments.items()})
+        return _find_judge_of_process, (key, self._arguments)
+
+    def _open(self) -> _OpenJudge:
+        with self._lock:
+            # The thread of a parent process does not exist in its child.
+            if self._open_judge is None or not self._open_judge.is_of_this_process:
+                self._open_judge = _OpenJudge(self._connect)
+            return self._open_judge
+
+    async def _connect(self, stack: AsyncExitStack) -> tuple[ModelConnection, ModelPrice | None]:
+        """Return the connected model with its price; it stays connected until the stack is closed."""
+        ref = await resolve_judge(resolve(self._model, self._base_url), self._settings, self._calls.deadline)
+        where = self._ledger
+        if where is None:
+            where = Path(stack.enter_context(TemporaryDirectory(prefix="eclose-"))) / RUN_LEDGER_FILE
+        ledger = await stack.enter_async_context(Ledger.open(where, run=self._run))
+        connections = await connect_models([ref], self._calls, ledger, stack)
+        if is_database_url(where):
+            from eclose.calls.cluster.shared_limit import share_rate_limits  # noqa: PLC0415 - of an extra
+
+            await share_rate_limits(connections, self._calls, where, stack, run=self._run)
+        return connections[ref.name], find_model_price(ref, self._calls)
+
+    def _read(self, instance: Any, response: Any) -> tuple[Instance, Response]:
+        if response is not None:
+            return read_case(instance, response, self._imported)
+        from eclose.api.labelled_rows import read_row  # noqa: PLC0415 - loads the columns of labels
+
+        return read_row(instance, 1, self._imported)
+
+    async def _judge(self, instance: Instance, response: Response) -> Judgment:
+        connection, _ = await self._open().connection()
+        model = connection.model.for_record(CallContext(JUDGE_JOB, response.id))
+        return await judge_response(instance, response, model, self._settings)
+
+    async def _label(self, rows: Any, progress: ProgressOption) -> Any:
+        from eclose.api.labelled_rows import RowLabeller  # noqa: PLC0415 - loads the columns of labels
+
+        connection, price = await self._open().connection()
+        labeller = RowLabeller(
+            connection, price, settings=self._settings, imported=self._imported, records=self._records
+        )
+        return await labeller.label(rows, workers=self._calls.workers, progress=progress)
 
 
-aevaluate = coroutine_of(evaluate)
-"""Coroutine of ``evaluate``."""
+class _OpenJudge:
+    """A connected judge in an event loop of its own, until it is closed."""
+
+    def __init__(
+        self, connect: Callable[[AsyncExitStack], Coroutine[Any, Any, tuple[ModelConnection, ModelPrice | None]]]
+    ) -> None:
+        self._pid = os.getpid()
+        self._connect = connect
+        self._ready = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._connection: tuple[ModelConnection, ModelPrice | None] | None = None
+        self._loop = LoopThread("eclose judge")
+        self._keeper = self._loop.submit(self._keep_open())
+
+    @property
+    def is_of_this_process(self) -> bool:
+        return self._pid == os.getpid()
+
+    async def _keep_open(self) -> None:
+        # One task opens and closes: the lease on a share of the rate limit must end where it began.
+        try:
+            async with AsyncExitStack() as stack:
+                self._connection = await self._connect(stack)
+                self._ready.set()
+                await self._closing.wait()
+        finally:
+            self._ready.set()
+
+    async def connection(self) -> tuple[ModelConnection, ModelPrice | None]:
+        """Return the connected model with its price, once it is there."""
+        await self._ready.wait()
+        if self._connection is None:
+            await asyncio.wrap_future(self._keeper)  # raises what went wrong
+        assert self._connection is not None
+        return self._connection
+
+    def wait_until_ready(self) -> None:
+        """Wait for the connection; raise where there is none to be had."""
+        self.run(self.connection())
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine in the judge's loop."""
+        future = self._submit(coroutine)
+        try:
+            return future.result()
+        except BaseException:
+            # Interrupted while waiting: its calls would go on, unseen and paid.
+            future.cancel()
+            raise
+
+    async def run_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine in the judge's loop, without blocking the caller's."""
+        return await asyncio.wrap_future(self._submit(coroutine))
+
+    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        return self._loop.submit(self._run_while_open(coroutine))
+
+    async def _run_while_open(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine; where the connection ends before it, cancel it and raise why."""
+        keeper, task = asyncio.wrap_future(self._keeper), asyncio.ensure_future(coroutine)
+        try:
+            await asyncio.wait((keeper, task), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                keeper.result()
+                raise UserError("the judge was closed while it was in use.")
+            return task.result()
+        finally:
+            task.cancel()
+
+    def close(self) -> None:
+        """End what runs, then close the connection and the loop."""
+        self._loop.submit(self._end()).result()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        self._closing.set()
+        await asyncio.wait((asyncio.wrap_future(self._keeper),))
 
 
-def summarize_responses(sources: JudgeInputFiles) -> ReadingSummary:
-    """Return how the responses that are to be judged were read."""
-    records = scan_records(sources.responses, Response)
-    return summarize_readings(record.value for record in records if record.value is not None)
+_JUDGES: dict[tuple[int, str], Judge] = {}
+"""The judges that were sent to this process, by its id and by their arguments."""
 
 
-def describe_judge_inputs(sources: JudgeInputFiles, readings: ReadingSummary) -> tuple[str, ...]:
-    """Return what to know before a judge is paid: responses without a trace, and long passages."""
-    questions = (record.value for record in scan_records(sources.instances, Instance))
-    lengths = [sum(len(passage.text) for passage in question.evidence) for question in questions if question]
-    # Four characters a token: to a tenth, in English.
-    tokens = sum(lengths) / max(len(lengths), 1) / 4
-    return describe_missing_traces(readings.without_trace, readings.responses) + describe_long_passages(tokens)
-
-
-def describe_added(sources: JudgeInputFiles) -> tuple[str, ...]:
-    """Return one sentence each on the files, questions and responses that a run was given this time."""
-    # A single file that was read needs no count.
-    counts = {name: counts for name, counts in sources.added.items() if name != "files" or counts.received > 1}
-    return tuple(f"{name}: {count.format_equation('new')}" for name, count in counts.items())
-
-
-def _folder_of(data: Path | str | Rows) -> Path | None:
-    return Path(data) if isinstance(data, str | Path) and Path(data).is_dir() else None
+def _find_judge_of_process(key: str, arguments: dict[str, Any]) -> Judge:
+    """Return the judge of this process with these arguments; each task of an engine would bring another one."""
+    place = os.getpid(), key
+    if place not in _JUDGES:
+        _JUDGES[place] = Judge(**arguments)
+        atexit.register(_JUDGES[place].close)
+    return _JUDGES[place]
 
 
 @also_sync
@@ -175,7 +340,7 @@ async def judge(
     base_url: str | ServerAddress | None = None,
     imported: ImportSettings | None = None,
 ) -> Judgment:
-    """Judge one response to one question.
+    """Judge one response to one question; for more than a few, keep a ``Judge``.
 
     ``ajudge`` is the coroutine.
 
@@ -204,27 +369,16 @@ async def judge(
         >>> eclose.judge(case.instance, case.response, judge=server, calls=free).response_id == case.response.id
         True
     """
-    question, answered = _read_case(instance, response, imported or ImportSettings())
-    with TemporaryDirectory(prefix="eclose-") as scratch:
-        folder = Path(scratch)
-        # As a run over files: one response is judged, limited and accounted for like a million.
-        write_records(folder / INSTANCES_FILE, [question])
-        write_records(folder / RESPONSES_FILE, [answered])
-        sources = find_judge_inputs(folder, folder)
-        result = await judge_responses(sources, resolve(judge, base_url), folder, settings, add_budget(calls, budget))
-        judgments = list(read_records(folder / JUDGMENTS_FILE, Judgment))
-        if not judgments:
-            # The response was set aside; the run's folder, which has the reason, is about to be removed.
-            failure = json.loads(result.stage.quarantine_path.read_bytes())
-            raise UserError(f"not judged: {failure.get('problem') or failure}")
-    return judgments[0]
+    question, answered = read_case(instance, response, imported or ImportSettings())
+    async with Judge(judge, settings=settings, calls=calls, budget=budget, base_url=base_url) as kept:
+        return await kept.ajudge(question, answered)
 
 
 ajudge = coroutine_of(judge)
 """Coroutine of ``judge``."""
 
 
-def _read_case(
+def read_case(
     instance: Instance | Mapping[str, Any],
     response: Response | Mapping[str, Any] | Sequence[Mapping[str, Any]] | str,
     imported: ImportSettings = ImportSettings(),  # noqa: B008 - it is frozen
@@ -241,10 +395,12 @@ def _read_case(
             'eclose.judge({"question": "...", "contexts": ["..."]}, "the response", judge="provider/model").'
         )
     question = instance if isinstance(instance, Instance) else _read_question(instance)
-    if isinstance(response, Response):
-        return question, response
     if isinstance(response, Mapping) and isinstance(response.get("trace"), Mapping):
-        return question, parse_dataclass(Response, dict(response))
+        response = parse_dataclass(Response, dict(response))
+    if isinstance(response, Response):
+        if response.instance_id != question.id:
+            raise RecordError(f"response {response.id!r}: answers {response.instance_id!r}, and not {question.id!r}.")
+        return question, response
     if not isinstance(response, str | Mapping | Sequence):
         raise SettingError(f"response: is of type {type(response).__name__}. Give a text, a Response, or messages.")
     content = response if isinstance(response, str | Mapping) else list(response)

@@ -11,8 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from eclose.diagnosis.diagnose import Diagnosis, TraceStratum, describe_response_failure, diagnose_labels
+from eclose.diagnosis.diagnose import Diagnosis, TraceStratum, diagnose_labels
 from eclose.diagnosis.number_format import format_count, format_percent_with_interval
+from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.diagnosis.run_counts import RunCounts, count_runs
 from eclose.errors import SettingError
 from eclose.files.parquet import get_remote_url

@@ -149,7 +149,7 @@ async def run_models_on_records(
             stack.callback(WriterLock(stage.out, stage.name).release)
         ledger = await stack.enter_async_context(Ledger.open(where, run=stage.work_id))
         await begin_model_run(run, ledger, options)
-        connections = {} if options.replay else await _connect_models(run, calls, ledger, stack)
+        connections = {} if options.replay else await connect_models(run.model_refs, calls, ledger, stack)
         if options.batch is not None:
             with run.open_records() as records:
                 await _prefetch_replies(run, records, calls, options, options.batch, ledger)
@@ -340,11 +340,11 @@ async def finish_model_run(
     return manifest
 
 
-async def _connect_models(
-    run: ModelRun[Any], calls: CallSettings, ledger: Ledger, stack: AsyncExitStack
+async def connect_models(
+    model_refs: Sequence[ModelRef], calls: CallSettings, ledger: Ledger, stack: AsyncExitStack
 ) -> dict[str, ModelConnection]:
-    """Connect each different model of a run once, all within one budget."""
-    refs = index_models_by_name(run.model_refs)
+    """Connect each different model once, all within one budget; return the connections by name."""
+    refs = index_models_by_name(model_refs)
     # By name: a model in two roles (constructor and verifier) has one connection and one rate limit.
     senders = {name: await _open_model(ref, calls, ledger, stack) for name, ref in refs.items()}
     budget = await load_run_budget(ledger, calls)  # after the adapter checks, which may have spent a part of it

@@ -1,4 +1,4 @@
-"""Run coroutines from synchronous functions, also inside a running event loop."""
+"""Run coroutines from synchronous functions, also inside a running event loop, or in a loop that stays."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import wraps
+from threading import Thread
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+    from concurrent.futures import Future
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,3 +67,31 @@ def iterate_async(items: AsyncGenerator[T, None]) -> Iterator[T]:
         finally:
             pool.submit(runner.run, items.aclose()).result()
             pool.submit(runner.close).result()
+
+
+class LoopThread:
+    """An event loop in a thread of its own, in which coroutines of any thread or other loop run."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        # A daemon thread: a loop that was never closed must not keep a process alive.
+        self._thread = Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine; cancelling the future cancels it."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def close(self) -> None:
+        """Cancel what still runs, and end the loop and its thread."""
+        self.submit(self._cancel_all()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _cancel_all(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()

@@ -215,7 +215,7 @@ def _judge(
 
 def _print_inputs(sources: JudgeInputFiles, file: Path) -> None:
     """Print how the responses were read, where another tool wrote them, and what to know before a judge is paid."""
-    from eclose.api.judge import describe_added, describe_judge_inputs, summarize_responses
+    from eclose.api.evaluate import describe_added, describe_judge_inputs, summarize_responses
     from eclose.files.step import companion_file_path
 
     for sentence in describe_added(sources):

@@ -28,15 +28,15 @@ from eclose.values.judgment import (
     NO_TRACE_REASON,
     UNREAD_TRACES,
     Criterion,
-    Judgment,
     LocalFailure,
 )
 from eclose.values.model_family import same_model_family
 from eclose.values.three_valued import Label
-from eclose.values.verdict import FailureClass, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from eclose.values.verdict import Verdict
 
 __all__ = [
     "Diagnosis",
@@ -44,7 +44,6 @@ __all__ = [
     "JudgeVersusMatching",
     "JudgedCase",
     "TraceStratum",
-    "describe_response_failure",
     "diagnose_cases",
     "diagnose_labels",
 ]
@@ -305,53 +304,3 @@ def _count_labels(verdicts: Mapping[Verdict, int], *, correct: bool, sufficient:
         for verdict, count in verdicts.items()
         if verdict.correct is correct and verdict.globally_sufficient is sufficient
     )
-
-
-_BROKEN = {
-    FailureClass.PATH_DEVIATION: "The reasoning pursues something other than the question{pursued}.",
-    FailureClass.INCOMPLETE_REASONING: (
-        "The reasoning establishes neither the reference answer nor the submitted one{instead}."
-    ),
-    FailureClass.ANSWER_DECOUPLING: (
-        "The reasoning establishes the reference answer{established}, and another answer was submitted."
-    ),
-    FailureClass.CLOSURE_FAILURE: "The reasoning does not establish the submitted answer{instead}.",
-    FailureClass.UNDETERMINED: "The reasoning does not establish the submitted answer; what it pursues was not judged.",
-}
-"""Sentence for each failure class, with optional parts from the judgment."""
-
-
-def describe_response_failure(case: JudgedCase) -> str:
-    """Return a sentence or two on what is wrong with a response."""
-    judgment, verdict = case.judgment, case.verdict
-    sentences = []
-    # Both sentences where both apply: a response may fail step by step and as a whole.
-    if verdict.locally_sound is False:
-        sentences.append(_unsound(judgment))
-    if (failure := verdict.failure_class) is not None:
-        sentences.append(
-            _BROKEN[failure].format(
-                pursued=f": {judgment.pursued.rstrip(' .')}" if judgment.pursued else "",
-                established=f", “{judgment.established}”" if judgment.established else "",
-                instead=f", but “{judgment.established}”" if judgment.established else "",
-            )
-        )
-    if not sentences:
-        sentences.append(
-            "Every step holds, and so does the whole." if verdict.reliable else "Not everything was judged."
-        )
-    if case.abstains:
-        sentences.append("The answer is an abstention, although the passages settle the question.")
-    return " ".join(sentences)
-
-
-def _unsound(judgment: Judgment) -> str:
-    if not judgment.stepwise:
-        return "A step does not hold."
-    # Steps are numbered from 1, as reports print them.
-    numbers = [number for number, step in enumerate(judgment.steps, start=1) if step.sound is False]
-    return f"Step {numbers[0]} does not hold." if len(numbers) == 1 else f"Steps {_join_numbers(numbers)} do not hold."
-
-
-def _join_numbers(numbers: Sequence[int]) -> str:
-    return f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"

@@ -1,6 +1,6 @@
 """Labels of a judged run as one Parquet table: a file, a folder of files, or an address in object storage.
 
-The columns are those of ``label_schema``; ``write_labels`` fills all of them. A table of another program needs
+The columns are those of ``label_schema``; ``describe_labels`` fills all of them. A table of another program needs
 ``REQUIRED_COLUMNS``; any other column that it lacks has no value in any row. Counting reads no texts. Needs pyarrow.
 """
 
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eclose.diagnosis.label_table import VOTED_LABELS, Hashes, LabelTable, hash_source, number_by_appearance
+from eclose.diagnosis.label_table import NO_TIME, VOTED_LABELS, Hashes, LabelTable, hash_source, number_by_appearance
 from eclose.diagnosis.labelled_run import LabelledRun, QuestionHashes, read_run_files
+from eclose.diagnosis.response_failure import derive_failure_fields
 from eclose.errors import UserError
 from eclose.files.json_reader import parse_json_object
 from eclose.files.jsonl import decode_core_value, encode_json_line
@@ -37,6 +38,7 @@ from eclose.values.judgment import (
     missing_reason_kind,
 )
 from eclose.values.response import Response, ResponseSource, Trace
+from eclose.values.times import normalize_time, to_datetime, to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from eclose.readers.readings import ReadingKey
     from eclose.stats.arrays import Codes, Indices
 
-LABELS_VERSION = "eclose.labels/1"
+LABELS_VERSION = "eclose.labels/2"
 """Version of the columns and of the caveats in the file's metadata; a reader refuses any other."""
 CRITERION_COLUMNS = {
     "locally_sound": Criterion.LOCAL_SOUNDNESS,
@@ -55,10 +57,23 @@ CRITERION_COLUMNS = {
 }
 """Column of each label, in the order of the digits of a verdict; ``_unjudged`` behind it names its reason."""
 REQUIRED_COLUMNS = ("response_id", "instance_id", "judge", "locally_sound", "aligned", "closed")
-RECORD_COLUMNS = ("instance", "response", "judgment")
+RECORD_COLUMNS = ("instance_record", "response_record", "judgment_record")
 """The records as JSON, which a report shows."""
+_FAILURE_TEXTS = (
+    "failure_class",
+    "failure",
+    "broken_link",
+    "judge_sentence",
+    "first_unsound_text",
+    "pursued",
+    "established",
+    "missing_evidence",
+)
+DERIVED_COLUMNS = ("first_unsound_step", "reliable", "in_gap", *_FAILURE_TEXTS, "abstains", "cost")
+"""Columns for queries of other programs; they follow from the records, and no reader uses them."""
 _NAMED_COLUMNS = ("response_id", "instance_id", "judge")
-_FLAG_COLUMNS = (*CRITERION_COLUMNS, "evidence_sufficient", "matched", "matched_with_aliases", "without_trace")
+FLAG_COLUMNS = (*CRITERION_COLUMNS, "evidence_sufficient", "matched", "matched_with_aliases", "without_trace")
+"""Labels that readers use: true, false, or null where missing."""
 _METADATA_KEY = b"eclose"
 _GROUP_ROWS = 2_000
 """Rows of a row group; a response that is shown costs the texts of its group."""
@@ -67,17 +82,25 @@ _GROUP_ROWS = 2_000
 def label_schema() -> Any:
     """Return the columns of a table of labels, as a schema of Arrow."""
     arrow, _ = import_pyarrow("a table of labels")
-    text, flag, hash_ = arrow.string(), arrow.bool_(), arrow.uint64()
+    # Signed, although hashes are not: Spark has no other integers.
+    text, flag, hash_ = arrow.string(), arrow.bool_(), arrow.int64()
     votes = arrow.struct([("label", text), ("true", arrow.int32()), ("false", arrow.int32())])
     columns = [(name, text) for name in ("response_id", "instance_id", "benchmark", "model", "judge")]
     for name in (*CRITERION_COLUMNS, "evidence_sufficient"):
         columns += [(name, flag), (_name_reason_column(name), text)]
     columns += [("first_unsound_step", arrow.int32()), ("step_failures", arrow.list_(text))]
     columns += [("votes", arrow.list_(votes))]
-    columns += [(name, flag) for name in _FLAG_COLUMNS[-3:]]
-    columns += [("reading", text)]
+    columns += [(name, flag) for name in FLAG_COLUMNS[-3:]]
+    columns += [("reading", text), ("answered_at", arrow.timestamp("us", tz="UTC"))]
     columns += [(name, hash_) for name in ("question_hash", "passages_hash", "source_hash")]
+    columns += [("reliable", flag), ("in_gap", flag), *((name, text) for name in _FAILURE_TEXTS)]
+    columns += [("abstains", flag), ("cost", arrow.float64())]
     return arrow.schema([*columns, *((name, text) for name in RECORD_COLUMNS)])
+
+
+def _list_read_columns() -> list[str]:
+    """Return the columns that readers use."""
+    return [name for name in label_schema().names if name not in DERIVED_COLUMNS]
 
 
 def _name_reason_column(label: str) -> str:
@@ -127,7 +150,7 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
         with ParquetWriter(written, schema) as file:
             for start in range(0, len(counted.labels), _GROUP_ROWS):
                 cases = counted.source.read_cases(counted.labels.positions[start : start + _GROUP_ROWS])
-                file.write_rows([_describe_case(case) for case in cases])
+                file.write_rows([describe_labels(case) for case in cases])
         if get_remote_url(out) is None:
             written.replace(path)
         else:
@@ -137,13 +160,13 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
     return len(counted.labels)
 
 
-def _describe_case(case: JudgedCase) -> dict[str, Any]:
-    """Return the row of a response."""
+def describe_labels(case: JudgedCase) -> dict[str, Any]:
+    """Return the row of a response in a table of labels."""
     judgment, response, instance = case.judgment, case.response, case.instance
     reasons = {criterion: missing_reason_kind(reason) for criterion, reason in judgment.unjudged.items()}
-    unsound = (number for number, step in enumerate(judgment.steps, start=1) if step.sound is False)
     hashes = QuestionHashes.of(instance)
-    records = {"instance": instance, "response": response, "judgment": judgment}
+    records = dict(zip(RECORD_COLUMNS, (instance, response, judgment), strict=True))
+    time = to_microseconds(response.time)
     return {
         "response_id": response.id,
         "instance_id": instance.id,
@@ -154,7 +177,8 @@ def _describe_case(case: JudgedCase) -> dict[str, Any]:
         **{_name_reason_column(name): reasons.get(criterion) for name, criterion in CRITERION_COLUMNS.items()},
         "evidence_sufficient": judgment.evidence_sufficient,
         "evidence_unjudged": judgment.evidence_unjudged,
-        "first_unsound_step": next(unsound, None) if judgment.stepwise else None,
+        **derive_failure_fields(case),
+        "cost": None,
         "step_failures": [str(step.failure) for step in judgment.steps if step.failure is not None],
         "votes": [
             {"label": str(name), "true": votes.count(True), "false": votes.count(False)}
@@ -166,11 +190,16 @@ def _describe_case(case: JudgedCase) -> dict[str, Any]:
         "without_trace": not response.trace.steps or reasons.get(Criterion.LOCAL_SOUNDNESS) == NO_CLAIM_REASON,
         # As trace/prose/conclusion word: status, origin of the trace, and rule.
         "reading": "/".join(part or "" for part in find_rule(response.reading, response.trace, response.answer)),
-        "question_hash": hashes.text,
-        "passages_hash": hashes.passages,
-        "source_hash": hash_source(response.source),
+        "answered_at": None if time is None else to_datetime(time),
+        "question_hash": _to_signed(hashes.text),
+        "passages_hash": _to_signed(hashes.passages),
+        "source_hash": _to_signed(hash_source(response.source)),
         **{name: encode_json_line(record).decode() for name, record in records.items()},
     }
+
+
+def _to_signed(hash_: int) -> int:
+    return hash_ - 2**64 if hash_ >= 2**63 else hash_
 
 
 def read_label_file(run: Path | str, *, allow_stale: bool = False) -> LabelledRun:
@@ -202,7 +231,8 @@ class _LabelFile:
             if filesystem.get_file_info([path])[0].type is fs.FileType.Directory:
                 entries = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
                 paths = sorted(info.path for info in entries if info.path.endswith(".parquet"))
-            self._dataset = dataset.dataset(paths, label_schema(), format="parquet", filesystem=filesystem)
+            schema = self._arrow.schema([label_schema().field(name) for name in _list_read_columns()])
+            self._dataset = dataset.dataset(paths, schema, format="parquet", filesystem=filesystem)
             self._fragments = list(self._dataset.get_fragments())
             schemas = [fragment.physical_schema for fragment in self._fragments]
             self._groups = [group for fragment in self._fragments for group in fragment.split_by_row_group()]
@@ -222,7 +252,7 @@ class _LabelFile:
                 f"writes it. If it holds responses, judge them first: eclose judge {self.name} --judge MODEL --out RUN."
             )
         # A number would be read as true where a program writes -1 for a missing label.
-        for name in set(_FLAG_COLUMNS).intersection(schema.names):
+        for name in set(FLAG_COLUMNS).intersection(schema.names):
             if (kind := schema.field(name).type) not in (self._arrow.bool_(), self._arrow.null()):
                 raise UserError(f"{self.name}: column {name} is {kind}. Labels are true, false, or null where missing.")
 
@@ -245,7 +275,7 @@ class _LabelFile:
 
     def read_labels(self) -> LabelTable:
         """Return the labels of all rows."""
-        names = [name for name in label_schema().names if name not in (*RECORD_COLUMNS, "first_unsound_step")]
+        names = [name for name in _list_read_columns() if name not in RECORD_COLUMNS]
         try:
             columns = self._dataset.to_table(columns=names)
         except self._arrow.ArrowException as error:
@@ -265,7 +295,7 @@ class _LabelFile:
 
     def read_cases(self, positions: Indices) -> Iterator[JudgedCase]:
         """Yield whole cases; without texts where the table has none."""
-        return map(_read_case, self._read_rows(positions, label_schema().names))
+        return map(_read_case, self._read_rows(positions, _list_read_columns()))
 
     def read_ids(self, positions: Indices) -> Iterator[str]:
         """Yield the ids of responses."""
@@ -274,7 +304,7 @@ class _LabelFile:
     def hash_questions(self, positions: Indices) -> Iterator[QuestionHashes]:
         """Yield the hashes of the questions of responses; zeros where the table has none."""
         for row in self._read_rows(positions, ["question_hash", "passages_hash"]):
-            yield QuestionHashes(row["question_hash"] or 0, row["passages_hash"] or 0)
+            yield QuestionHashes((row["question_hash"] or 0) % 2**64, (row["passages_hash"] or 0) % 2**64)
 
     def _read_rows(self, positions: Indices, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield some rows in the order of their positions, one row group in memory at a time."""
@@ -291,7 +321,7 @@ class _LabelFile:
 def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
     """Return the labels of the rows of an Arrow table, whose ids have these hashes."""
     rows = np.arange(len(ids))
-    flags = {column: np.array(columns[column].cast("int8").fill_null(-1)) for column in _FLAG_COLUMNS}
+    flags = {column: np.array(columns[column].cast("int8").fill_null(-1)) for column in FLAG_COLUMNS}
     (benchmark, benchmarks), (instance, instances), (model, models), (judge, judges) = (
         _encode(columns[column]) for column in ("benchmark", "instance_id", "model", "judge")
     )
@@ -299,7 +329,7 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
     keys = (divmod(number, len(benchmarks) + 1) for number in order.tolist())
     # A table of another program has no hashes; the last of these is that of an unknown model.
     by_model = np.array([*(hash_source(ResponseSource(model)) for model in models), 0], np.uint64)[model]
-    source = columns["source_hash"].fill_null(0).to_numpy()
+    source = columns["source_hash"].fill_null(0).to_numpy().view(np.uint64)
     reading, reading_texts = _encode(columns["reading"])
     reasons, unjudged = _read_reasons(columns)
     if (no_claim := (Criterion.LOCAL_SOUNDNESS, NO_CLAIM_REASON)) in reasons:
@@ -328,6 +358,7 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
         matched_with_aliases=flags["matched_with_aliases"],
         without_trace=flags["without_trace"] == 1,
         reading=reading.astype(np.int32),
+        time=columns["answered_at"].cast("int64").fill_null(NO_TIME).to_numpy(),
         positions=np.repeat(rows[:, None], 3, axis=1),
         questions=tuple(([*benchmarks, None][benchmark - 1], instances[instance]) for instance, benchmark in keys),
         models=tuple(models),
@@ -388,9 +419,9 @@ def _read_case(row: dict[str, Any]) -> JudgedCase:
     """Return the case of a row; without texts where the row has no records."""
     if all(row[name] is not None for name in RECORD_COLUMNS):
         return JudgedCase(
-            decode_core_value(Instance, parse_json_object(row["instance"].encode())),
-            decode_core_value(Response, parse_json_object(row["response"].encode())),
-            decode_core_value(Judgment, parse_json_object(row["judgment"].encode())),
+            decode_core_value(Instance, parse_json_object(row["instance_record"].encode())),
+            decode_core_value(Response, parse_json_object(row["response_record"].encode())),
+            decode_core_value(Judgment, parse_json_object(row["judgment_record"].encode())),
         )
     reasons = {criterion: row[_name_reason_column(name)] for name, criterion in CRITERION_COLUMNS.items()}
     failure = next((LocalFailure(code) for code in row["step_failures"] or ()), None)
@@ -405,6 +436,8 @@ def _read_case(row: dict[str, Any]) -> JudgedCase:
     source = None if row["model"] is None else ResponseSource(row["model"])
     return JudgedCase(
         Instance(row["instance_id"], "", (), benchmark=row["benchmark"]),
-        Response(row["response_id"], row["instance_id"], Trace(()), None, source),
+        Response(
+            row["response_id"], row["instance_id"], Trace(()), None, source, time=normalize_time(row["answered_at"])
+        ),
         judgment,
     )

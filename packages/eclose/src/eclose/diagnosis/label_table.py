@@ -26,6 +26,7 @@ from eclose.values.identity import canonical_bytes
 from eclose.values.judgment import EVIDENCE, NO_CLAIM_REASON, Criterion, LocalFailure, missing_reason_kind
 from eclose.values.response import ResponseReading, ResponseSource, Trace
 from eclose.values.three_valued import Label
+from eclose.values.times import to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,9 +37,12 @@ if TYPE_CHECKING:
     from eclose.values.response import Response
 
 Hashes: TypeAlias = NDArray[np.uint64]
+Times: TypeAlias = NDArray[np.int64]
 
 VOTED_LABELS = (*Criterion, EVIDENCE)
 """Labels that a judge may give several times, by their numbers in ``LabelTable.votes``."""
+NO_TIME = -(2**63)
+"""In ``LabelTable.time``: the time of the response is not known, or cannot be read."""
 LABEL_CODES: dict[Label, int] = {None: -1, False: 0, True: 1}
 _FAILURES = tuple(LocalFailure)
 _FAILURE_NUMBERS = {failure: number for number, failure in enumerate(_FAILURES)}
@@ -78,6 +82,7 @@ class ResponsePart:
     answer: str | None
     source: ResponseSource | None = None
     reading: ResponseReading | None = None
+    time: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,8 @@ class LabelTable:
     without_trace: Flags
     reading: Codes
     """Position in ``readings``; -1 where it is not known how the response was read."""
+    time: Times
+    """When the response was given, in microseconds since 1970; ``NO_TIME`` where that is not known."""
     positions: Indices
     """Where the records of each response are: three numbers, whose meaning is up to the source of the run."""
     questions: tuple[QuestionKey, ...]
@@ -210,6 +217,7 @@ class LabelTable:
             matched_with_aliases=np.array(responses.matched_with_aliases, np.int8)[response_rows],
             without_trace=without_steps[response_rows] | no_claim[judgment_rows],
             reading=np.array(responses.reading, np.int32)[response_rows],
+            time=np.array(responses.time, np.int64)[response_rows],
             positions=np.stack([places[numbers], *answered, *judged], axis=1),
             questions=tuple(keys[number] for number in order.tolist()),
             models=tuple(responses.models),
@@ -364,6 +372,7 @@ _COLUMNS = (
     "matched",
     "matched_with_aliases",
     "without_trace",
+    "time",
     "positions",
 )
 _NAMED_COLUMNS = {"question": "questions", "model": "models", "judge": "judges", "reading": "readings"}
@@ -379,6 +388,7 @@ class ResponseColumns:
         self.question, self.model, self.position = array("q"), array("i"), array("q")
         self.matched, self.matched_with_aliases = array("b"), array("b")
         self.without_steps, self.reading = array("b"), array("i")
+        self.time = array("q")
         self.models: dict[str, int] = {}
         self.readings: dict[ReadingKey, int] = {}
 
@@ -407,6 +417,8 @@ class ResponseColumns:
         self.without_steps.append(not response.trace.steps)
         reading = find_rule(response.reading, response.trace, response.answer)
         self.reading.append(self.readings.setdefault(reading, len(self.readings)))
+        time = to_microseconds(response.time)
+        self.time.append(NO_TIME if time is None else time)
         self.position.append(position)
 
 

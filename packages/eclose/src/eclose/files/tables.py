@@ -47,22 +47,32 @@ def ensure_data_file(data: Path | str | Rows, folder: Path, name: str = "rows.js
 
 
 def _lines(data: Rows) -> Iterator[str]:
-    for number, row in enumerate(_iterate_table_rows(data), start=1):
+    for number, row in enumerate(iterate_table_rows(data), start=1):
         if is_dataclass(row) and not isinstance(row, type):
             # An Instance or another record of this package, as its files hold it.
             yield encode_json_line(row).decode()
             continue
-        columns = {"messages": row} if is_conversation(row) else row
-        if not isinstance(columns, Mapping):
-            raise SettingError(f"row {number}: is of type {type(row).__name__}. Rows are dicts of columns and values.")
         try:
             # Infinities are not JSON: the strict reader of this file would refuse them.
-            yield json.dumps(_plain(columns), ensure_ascii=False, allow_nan=False)
+            yield json.dumps(read_row_columns(row, number), ensure_ascii=False, allow_nan=False)
         except ValueError as error:
             raise SettingError(f"row {number}: holds an infinite number, which JSON does not have.") from error
 
 
-def _iterate_table_rows(data: Rows) -> Iterator[Any]:
+def read_row_columns(row: Any, number: int) -> dict[str, Any]:
+    """Return the columns of a row with values as JSON has them; those of a conversation are its messages.
+
+    Raises:
+        SettingError: The row is no dict of columns.
+    """
+    columns = {"messages": row} if is_conversation(row) else row
+    if not isinstance(columns, Mapping):
+        raise SettingError(f"row {number}: is of type {type(row).__name__}. Rows are dicts of columns and values.")
+    plain: dict[str, Any] = _plain(columns)
+    return plain
+
+
+def iterate_table_rows(data: Rows) -> Iterator[Any]:
     """Yield the rows of a table as dicts, and the items of a list as they are.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deepeval.metrics import BaseMetric
 
 from eclose.calls.sync import run_coroutine
-from eclose.diagnosis.diagnose import describe_response_failure
+from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.errors import UserError
 from eclose.integrations.judged_answers import build_instance, judge_answer
 from eclose.integrations.scores import ScoreName, score_case

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import eclose
-from eclose.diagnosis.diagnose import describe_response_failure
+from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.files.growth import read_growth
 from eclose.files.manifest import hash_file
 from eclose.files.run_folder import JUDGMENTS_FILE

@@ -18,7 +18,6 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from eclose.calls.ledger.database import WriterLock, is_database_url
-from eclose.calls.resolve import resolve_model_ref
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.files.atomic import AtomicFile
 from eclose.files.growth import RunGrowth, measure_run_files, read_growth
@@ -40,7 +39,7 @@ from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FI
 from eclose.files.step import companion_file_path, list_differences
 from eclose.files.verify import find_file_manifest
 from eclose.judging.inputs import JudgeInputFiles, find_judge_inputs
-from eclose.judging.run import describe_judge
+from eclose.judging.run import describe_judge, resolve_judge
 from eclose.readers.import_settings import ImportSettings
 from eclose.readers.judged_run import (
     APPEND_STEP,
@@ -52,8 +51,8 @@ from eclose.readers.judged_run import (
 from eclose.readers.layouts import BENCHMARK_LOADERS, RecordLayout
 from eclose.readers.load import (
     NO_RESPONSE,
+    drop_provenance,
     holds_responses,
-    number_passages,
     resolve_import_settings,
     scan_converted,
 )
@@ -118,7 +117,7 @@ async def take_inputs(
     """
     if not intake.append:
         return find_judge_inputs(path, run, instances, imported, force=force, scratch=scratch)
-    judge = describe_judge(await resolve_model_ref(model, deadline), settings)
+    judge = describe_judge(await resolve_judge(model, settings, deadline), settings)
     return add_responses(
         path, run, judge, intake, instances=instances, imported=imported, force=force, scratch=scratch, name=name
     )
@@ -157,8 +156,7 @@ def add_responses(
     with _Additions(run, intake) as additions:
         if instances is not None:
             additions.read(instances, str(instances), ImportSettings())
-        # The run itself as its input: what it has is judged.
-        for file in _list_files(path, additions.files) if path.resolve() != run.resolve() else ():
+        for file in _list_files(path, run, additions.files):
             additions.read(file, name or str(file), imported or ImportSettings(), alone=not path.is_dir())
         counts = additions.counts
         if not additions.responses.size:
@@ -212,18 +210,24 @@ def _begin_growth(run: Path, judge: Mapping[str, Any]) -> RunGrowth:
     return RunGrowth(identity, judge if manifest is None else manifest.settings, files, samples=(1.0,))
 
 
-def _list_files(path: Path, counter: RecordCounter) -> list[Path]:
-    """Return the file, or the files of records in a folder, questions before responses; count the others."""
+def _list_files(path: Path, run: Path, counter: RecordCounter) -> list[Path]:
+    """Return the file, those of a run, or the files of records in a folder; count its other files."""
+    if path.resolve() == run.resolve():
+        return []  # what the run has is judged
     if not path.is_dir():
         return [path]
+    if (path / RESPONSES_FILE).is_file():
+        return [file for file in (path / INSTANCES_FILE, path / RESPONSES_FILE) if file.is_file()]
     files = []
     for file in sorted(path.rglob("*")):
-        if not file.is_file() or any(part.startswith(".") for part in file.relative_to(path).parts):
+        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
+        if hidden or not file.is_file() or file.resolve().is_relative_to(run.resolve()):
             continue
-        if not file.name.endswith(_RECORD_ENDINGS):
-            counter.add(ReadRecord(str(file), rejected=_OTHER_FILE))
-        else:
+        if file.name.endswith(_RECORD_ENDINGS):
             files.append(file)
+        else:
+            counter.add(ReadRecord(str(file), rejected=_OTHER_FILE))
+    # Questions before the responses to them.
     return sorted(files, key=lambda file: file.name != INSTANCES_FILE)
 
 
@@ -416,7 +420,7 @@ class _GrowingFile(Generic[T]):
         """Return None for an id that was not there, otherwise also whether the content is the same."""
         self.ids.add(value.id)
         # An id that is derived from texts stands for these texts, whatever ids a store gave to its chunks this time.
-        return self._seen.add(value.id, encode_json_line(number_passages(value)), 0)
+        return self._seen.add(value.id, encode_json_line(drop_provenance(value, derived=True)), 0)
 
     def add(self, record: ReadRecord[T]) -> ReadRecord[T]:
         """Keep the value of a record if it is new; return and count the record, or the reason why it is not kept."""

@@ -69,7 +69,7 @@ async def plan_judging(
     only: ResponseFilter | None = None,
 ) -> JudgeRun:
     """Return the run that ``judge_responses`` makes; the server of the model is asked for its name."""
-    judge = await resolve_model_ref(model, deadline)
+    judge = await resolve_judge(model, settings, deadline)
     identity = describe_judge(judge, settings)
     # The result depends on both files, so a change of either makes the judgments stale.
     files: tuple[Path, ...] = (inputs.instances, inputs.responses)
@@ -79,10 +79,16 @@ async def plan_judging(
     return JudgeRun(stage, inputs, judge, settings, only)
 
 
-def describe_judge(judge: ModelRef, settings: JudgeSettings) -> dict[str, Any]:
-    """Return what decides the judgments besides the responses, as manifests record it."""
+async def resolve_judge(model: ModelRef | str, settings: JudgeSettings, deadline: float) -> ModelRef:
+    """Return the model that judges; its server is asked for its name where that is empty."""
+    judge = await resolve_model_ref(model, deadline)
     if settings.effort is not None and isinstance(judge, LocalModelRef):
         raise SettingError("effort: a local model has no reasoning effort. Leave it out, or use a server.")
+    return judge
+
+
+def describe_judge(judge: ModelRef, settings: JudgeSettings) -> dict[str, Any]:
+    """Return what decides the judgments besides the responses, as manifests record it."""
     return {**judge.identity, **settings.identity}
 
 

@@ -137,9 +137,8 @@ def build_judge_prompt(
     question = _QUESTION_OF[type(material)]
     steps = tuple(str(step.id) for step in getattr(material, "steps", ()))
     schema = judge_reply_schema(question, steps, tuple(parts) if question is JudgeQuestion.JOINT else ())
-    system = load_prompt_text("judge_frame.md").render(guideline=_guideline(question, parts))
     messages = (
-        PromptMessage(role="system", content=system),
+        PromptMessage(role="system", content=_render_frame(question, tuple(parts))),
         PromptMessage(role="user", content=render_material(material)),
     )
     return PromptWithSchema(question, messages, judge_guideline_hash(question), schema)
@@ -162,6 +161,11 @@ def _question_schema(question: JudgeQuestion, steps: tuple[str, ...]) -> dict[st
     if question in _STEP_QUESTIONS:
         return object_schema(steps=object_schema(**{step: {"$ref": "#/$defs/step"} for step in steps}))
     return dict(_SCHEMAS[question])
+
+
+@cache
+def _render_frame(question: JudgeQuestion, parts: tuple[JudgeQuestion, ...]) -> str:
+    return load_prompt_text("judge_frame.md").render(guideline=_guideline(question, parts))
 
 
 def _guideline(question: JudgeQuestion, parts: Sequence[JudgeQuestion]) -> str:

@@ -38,6 +38,10 @@ ID_COLUMNS = ("id", "query_id", "question_id", "request_id", "custom_id", "trace
 """Columns with the id of a record, in order of preference."""
 
 
+TIME_COLUMNS = ("timestamp", "created_at", "createdAt", "created", "time", "start_time", "startTime")
+"""Columns with the time of a response, in order of preference."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolColumnNames:
     """Names of the columns of a tool, in order of preference: the first that is present counts."""

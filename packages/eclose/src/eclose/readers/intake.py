@@ -81,9 +81,9 @@ class IntakeSettings:
                 return f"not in the sample of {_format_share(self.sample)}"
             if since is None:
                 return None
-            if (given := getattr(response, "time", None)) is None:
+            if response.time is None:
                 return NO_TIME
-            return None if _parse_time(given) >= since else f"given before {self.since}"
+            return None if _parse_time(response.time) >= since else f"given before {self.since}"
 
         return exclude
 

@@ -28,13 +28,14 @@ from eclose.readers import conversion, rag_rows
 from eclose.readers.conversion import ConvertedRecord
 from eclose.readers.import_settings import CaseSelection, ImportSettings
 from eclose.readers.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout, is_known_record
-from eclose.readers.mapping import check_field_map, has_mapped_question, map_record
-from eclose.readers.spans.cases import NO_DOCUMENTS, TraceCase
+from eclose.readers.mapping import check_field_map, get_at_path, has_mapped_question, map_record
+from eclose.readers.spans.cases import NO_DOCUMENTS, TIME_UNREAD, TraceCase
 from eclose.readers.spans.detection import TraceDialect, detect_trace_dialect
 from eclose.readers.spans.load import detect_pretty_trace, scan_traces
 from eclose.reading import recorded
 from eclose.values.instance import Instance
 from eclose.values.response import Response, ResponseSource
+from eclose.values.times import normalize_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -270,7 +271,7 @@ def scan_converted(
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
             continue
         try:
-            converted = _add_names(convert(raw.value), settings)
+            converted = _add_time(_add_names(convert(raw.value), settings), raw.value, settings)
         except RecordError as error:
             yield ReadRecord(raw.where, error=error.at(path, raw.where), error_kind=WRONG_RECORD)
             continue
@@ -278,6 +279,25 @@ def scan_converted(
             yield ReadRecord(raw.where, rejected=converted.rejected)
         else:
             yield ReadRecord(raw.where, value=converted, repairs=converted.repairs)
+
+
+def convert_row(row: JsonObject, settings: ImportSettings) -> ConvertedRecord:
+    """Return one row of a table as a question and its response, whatever other rows hold.
+
+    Raises:
+        RecordError: The row fits no layout, lacks a field, or is a span, of which a response has several.
+    """
+    if settings.columns:
+        settings = replace(settings, format=RecordLayout.MAPPED)
+    elif settings.format is RecordLayout.AUTO:
+        settings = replace(settings, format=detect_record_layout(row))
+    if settings.format.trace_dialect is not None:
+        raise RecordError("is a span of a trace, and a response has several. Judge the file of spans: eclose judge")
+    converted = _add_names(_get_record_converter(None, settings, instance_only=False)(row), settings)
+    check_core_rules(converted.instance)
+    if converted.response is not None:
+        check_core_rules(converted.response)
+    return converted
 
 
 def _add_names(converted: ConvertedRecord, settings: ImportSettings) -> ConvertedRecord:
@@ -290,6 +310,26 @@ def _add_names(converted: ConvertedRecord, settings: ImportSettings) -> Converte
     return converted
 
 
+def _add_time(converted: ConvertedRecord, record: JsonObject, settings: ImportSettings) -> ConvertedRecord:
+    """Return the record with the time of its response, from a column of the record or of the reply in it."""
+    response = converted.response
+    if response is None:
+        return converted
+    if settings.columns:
+        path = settings.columns.get("time")
+        value = None if path is None else get_at_path(record, "time", path)
+    else:
+        reply = record.get("response")
+        holders = [record, reply] if isinstance(reply, dict) else [record]
+        times = (conversion.first_present_column(holder, conversion.TIME_COLUMNS) for holder in holders)
+        value = next((time for time in times if time is not None), None)
+    if value in (None, ""):
+        return converted
+    if (time := normalize_time(value)) is None:
+        return replace(converted, notes=(*converted.notes, TIME_UNREAD))
+    return replace(converted, response=replace(response, time=time))
+
+
 def _check_value(path: Path, record: ReadRecord[ConvertedRecord], value: Value, seen_ids: SeenIds) -> ReadRecord[Value]:
     """Return the value if it keeps the rules and its id is new, a rejection if it is a duplicate, else an error."""
     try:
@@ -298,7 +338,7 @@ def _check_value(path: Path, record: ReadRecord[ConvertedRecord], value: Value, 
         return ReadRecord(record.where, error=error.at(path, record.where), error_kind=WRONG_RECORD)
     unit, number = record.where.split(" ")  # "line 412", "record 412" or "row 412"
     # An id that is derived from texts stands for these texts, whatever ids a store gave to its chunks this time.
-    compared = number_passages(value) if conversion.ID_DERIVED in record.repairs else value
+    compared = drop_provenance(value, derived=conversion.ID_DERIVED in record.repairs)
     earlier = seen_ids.add(value.id, encode_json_line(compared), int(number))
     if earlier is None:
         return ReadRecord(record.where, value=value, repairs=record.repairs)
@@ -309,9 +349,12 @@ def _check_value(path: Path, record: ReadRecord[ConvertedRecord], value: Value, 
     return ReadRecord(record.where, error=RecordError(problem, path=path, record=record.where), error_kind=ID_REUSED)
 
 
-def number_passages(value: Instance | Response) -> Instance | Response:
-    """Return a question with numbers as the ids of its passages, and a response as it is."""
+def drop_provenance(value: Instance | Response, *, derived: bool) -> Instance | Response:
+    """Return a record as it is compared with another one of its id: without what a store or a clock adds."""
     if not isinstance(value, Instance):
+        # The id of a response is derived from its texts, and stands for the same texts at any time.
+        return replace(value, time=None)
+    if not derived:
         return value
     passages = (replace(passage, id=str(number)) for number, passage in enumerate(value.evidence))
     return replace(value, evidence=tuple(passages))
@@ -372,7 +415,8 @@ def convert_trace_case(case: TraceCase, settings: ImportSettings) -> ConvertedRe
         id=_response_id(case.span),
         source=None if model is None else ResponseSource(model),
     )
-    return replace(converted, response=replace(response, span=case.span), notes=recorded.list_notes(reading))
+    response = replace(response, span=case.span, time=case.time)
+    return replace(converted, response=response, notes=recorded.list_notes(reading))
 
 
 def _response_id(span: SpanRef) -> str:

@@ -36,6 +36,7 @@ MAPPED_FIELDS = (
     "id",
     "model",
     "dataset",
+    "time",
 )
 """Fields that a mapping may name."""
 

@@ -6,6 +6,7 @@ import html
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from eclose.reading.languages import Language, detect_language
@@ -159,6 +160,7 @@ def read_text(text: str, settings: TextSettings) -> TextReading:
     return _read_marked(text, words, settings) or _read_boxed(text, words) or _read_prose(text, words, settings)
 
 
+@lru_cache(maxsize=64)  # several figures of one response ask the same
 def abstains(answer: str) -> bool:
     """Return whether an answer says that there is none.
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.diagnosis.compare import name_outcome
-from eclose.diagnosis.diagnose import EvidenceSufficiency, describe_response_failure
+from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.number_format import format_percent, format_signed_interval, format_signed_percent
+from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.diagnosis.shown_rate import TOO_LITTLE_TEXT, UNDEFINED_TEXT, ShownRate, is_too_little_judged
 from eclose.metrics.rates import Metric
 from eclose.report.explorer import OUTCOME_WORDS

@@ -236,6 +236,8 @@ class Response:
     """The span it was read from; apart from ``source``, by which responses are grouped."""
     reading: ResponseReading | None = None
     """How it was read; None in the protocol's layout."""
+    time: str | None = None
+    """When it was given, as ISO 8601 in UTC: ``2026-11-20T10:00:00Z``."""
 
     @property
     def incomplete(self) -> MissingAnswerReason | None:

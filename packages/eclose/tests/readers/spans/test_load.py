@@ -320,3 +320,37 @@ def test_pointers_follow_rfc_6901():
     assert resolve_pointer({"a/b": {"c~d": [1, 2]}}, "/a~1b/c~0d/1") == 2
     assert resolve_pointer({"a": [1]}, "/a/1") is None
     assert resolve_pointer({"a": "text"}, "/a/b") is None
+
+
+TIMES = {
+    "otel-genai.jsonl": "2026-11-1",
+    "openinference.jsonl": "2026-11-1",
+    "openinference-console.json": "2026-11-1",
+    "mlflow.jsonl": "2026-11-1",
+    "langfuse.jsonl": "2026-11-01T10:00:00.500000Z",
+    "langsmith.jsonl": "2026-11-17T10:11:51.751176Z",
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_a_response_has_the_time_at_which_its_span_ended(name):
+    (response,) = scan_recorded_responses(FIXTURES / name)
+    assert response.value.time.startswith(TIMES[name])
+
+
+def test_a_langfuse_trace_and_an_atif_trajectory_have_the_time_of_their_answer(tmp_path):
+    trace = {"id": "t", "timestamp": "2026-11-20T10:00:00.000Z", "input": QUESTION, "output": ANSWER}
+    documents = {"id": "o", "type": "RETRIEVER", "output": [{"page_content": DOCUMENT}]}
+    (response,) = read(write_lines(tmp_path / "langfuse.jsonl", {**trace, "observations": [documents]}))
+    assert response.value.response.time == "2026-11-20T10:00:00Z"
+    trajectory = json.loads((FIXTURES / "atif.json").read_text())
+    trajectory["steps"][-1]["timestamp"] = "2026-11-20T10:00:00Z"
+    (response,) = read(write_lines(tmp_path / "atif.json", trajectory))
+    assert response.value.response.time == "2026-11-20T10:00:00Z"
+
+
+def test_a_time_of_a_span_that_cannot_be_read_is_left_out_and_noted(tmp_path):
+    spans = [{**span, "startTimeUnixNano": "7"} for span in make_trace()]
+    (record,) = read(write_lines(tmp_path / "t.jsonl", wrap_spans(*spans)))
+    assert record.value.response.time is None
+    assert record.repairs[0] == "time that cannot be read left out"

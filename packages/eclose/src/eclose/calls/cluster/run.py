@@ -12,8 +12,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eclose.calls.client import CallSettings, connect_model
-from eclose.calls.cluster.shared_limit import RateLimitShare, share_rate_limit
+from eclose.calls.cluster.shared_limit import share_rate_limits
 from eclose.calls.cluster.workers import (
     RaySettings,
     RecordShard,
@@ -24,20 +23,20 @@ from eclose.calls.cluster.workers import (
 from eclose.calls.ledger.database import WriterLock
 from eclose.calls.ledger.ledger import Ledger
 from eclose.calls.record_loop import JobRunner
-from eclose.calls.resolve import ServedModelRef, index_models_by_name
+from eclose.calls.resolve import ServedModelRef
 from eclose.calls.run import (
     ModelRun,
     RunOptions,
     RunResult,
     begin_model_run,
+    connect_models,
     find_finished_run,
-    find_model_price,
     finish_model_run,
 )
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:
-    from eclose.calls.model import RunModel
+    from eclose.calls.client import CallSettings
     from eclose.files.manifest import Manifest
 
 RunFactory: TypeAlias = Callable[[], Coroutine[Any, Any, ModelRun[Any]]]
@@ -83,24 +82,18 @@ async def work_on_shard(
     """Process one shard in one worker, and return the number of its records."""
     run = await make_run()
     work_id = run.stage.work_id
-    # Every worker knows the limit of the whole run; the database tells it which share of it is its own.
-    total = RateLimitShare(calls.concurrency, calls.requests_per_minute, calls.tokens_per_minute)
     async with AsyncExitStack() as stack:
         ledger = await stack.enter_async_context(Ledger.open(ledger_url, run=work_id))
-        models: dict[str, RunModel] = {}
-        for ref in index_models_by_name(run.model_refs).values():
-            sender = await stack.enter_async_context(ref.open(deadline=calls.deadline, concurrency=calls.concurrency))
-            connection = await connect_model(sender, ledger, calls, price=find_model_price(ref, calls))
-            limits = share_rate_limit(connection.limiter, total, ledger_url, run=work_id, model=ref.name)
-            await stack.enter_async_context(limits)
-            models[ref.name] = connection.model
+        connections = await connect_models(run.model_refs, calls, ledger, stack)
+        # Every worker knows the limit of the whole run; the database tells it which share of it is its own.
+        await share_rate_limits(connections, calls, ledger_url, stack, run=work_id)
         with run.open_records() as records:
             run.stage.refuse_changed_inputs()
             runner = JobRunner[Any](
                 ledger,
                 run.jobs,
                 run.record_id,
-                models=[models[ref.name] for ref in run.model_refs],
+                models=[connections[ref.name].model for ref in run.model_refs],
                 workers=calls.workers,
                 in_shard=shard.contains,
             )

@@ -24,10 +24,12 @@ from eclose.values.identity import hash_sort_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+    from contextlib import AsyncExitStack
     from pathlib import Path
 
     from sqlalchemy import Connection
 
+    from eclose.calls.client import CallSettings, ModelConnection
     from eclose.calls.rate_limit import AdaptiveLimiter
 
 LEASE_SECONDS = 15.0
@@ -89,6 +91,20 @@ def divide_rate_limit(
     granted = _usable(_combine(min, target, free))
     recorded = _combine(max, granted, using)
     return RateLimitDivision(granted, recorded, settled=granted == recorded == target)
+
+
+async def share_rate_limits(
+    connections: Mapping[str, ModelConnection],
+    calls: CallSettings,
+    where: Path | str,
+    stack: AsyncExitStack,
+    *,
+    run: str,
+) -> None:
+    """Keep connected models, by name, within this process's share of the run's limits until the stack is closed."""
+    total = RateLimitShare(calls.concurrency, calls.requests_per_minute, calls.tokens_per_minute)
+    for name, connection in connections.items():
+        await stack.enter_async_context(share_rate_limit(connection.limiter, total, where, run=run, model=name))
 
 
 @asynccontextmanager

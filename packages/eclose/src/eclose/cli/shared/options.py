@@ -68,8 +68,8 @@ def _read_import_options(
             "--map",
             metavar="FIELD=PATH,...",
             help="Paths of the fields of a record, such as question=a.b,answer=c[0],documents=hits[*].text; repeatable."
-            " Fields: question, documents, reference, aliases, kind, hops, answer, trace, messages, id, model, dataset."
-            " Of a list of references, the first is the reference and the others are aliases.",
+            " Fields: question, documents, reference, aliases, kind, hops, answer, trace, messages, id, model, dataset,"
+            " time. Of a list of references, the first is the reference and the others are aliases.",
         ),
     ] = None,
     source_model: Annotated[str | None, recipe_key("--model")] = None,

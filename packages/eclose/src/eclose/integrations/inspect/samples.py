@@ -12,7 +12,7 @@ from math import isnan, nan
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eclose.calls.inspect_model import is_refused_output
-from eclose.diagnosis.diagnose import JudgedCase, describe_response_failure
+from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.errors import RecordError
 from eclose.files.jsonl import decode_core_value, encode_json_line
 from eclose.reading.recorded import build_response
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from inspect_ai.model import ModelOutput
     from inspect_ai.scorer import Score
 
+    from eclose.diagnosis.diagnose import JudgedCase
     from eclose.values.three_valued import Label
 
 T = TypeVar("T")

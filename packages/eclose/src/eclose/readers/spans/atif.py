@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from eclose.errors import RecordError
-from eclose.readers.spans.span import Span, SpanContent, SpanKind, as_text, first_attribute, require_mapping
+from eclose.readers.spans.span import (
+    Span,
+    SpanContent,
+    SpanKind,
+    as_text,
+    first_attribute,
+    read_sort_key,
+    require_mapping,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +38,9 @@ def read_record(record: Mapping[str, Any]) -> Iterator[Span | RecordError]:
     # The last step of the agent is its answer, unless it only calls a tool.
     answer = replies[-1] if replies else None
     root = {"input": questions, "output": answer, "model": agent.get("model_name"), "agent": dict(agent)}
-    yield Span(trace_id, "0", None, str(agent.get("name") or ""), "agent", attributes=root)
+    times = [step.get("timestamp") for step in steps if step.get("source") == "agent"]
+    end = read_sort_key(times[-1] if times else None)
+    yield Span(trace_id, "0", None, str(agent.get("name") or ""), "agent", end=end, attributes=root)
     for number, step in enumerate(steps, start=1):
         if step.get("source") == "agent":
             yield from _read_step(step, number, trace_id, agent)

@@ -27,6 +27,7 @@ from eclose.readers.spans.span import Span, SpanContent, SpanKind, first_attribu
 from eclose.reading.messages import Part, PartKind, make_result, strip_code
 from eclose.reading.shapes import SUBMITTING
 from eclose.values.response import SpanRef
+from eclose.values.times import normalize_time
 
 NO_ANSWER = "no final answer"
 NO_QUESTION = "no question"
@@ -34,6 +35,7 @@ SEVERAL_QUESTIONS = "several questions"
 NO_DOCUMENTS = "no documents with text"
 NO_ROOT = "root span not in the file"
 NO_SPAN = "no span matches"
+TIME_UNREAD = "time that cannot be read left out"
 LOCAL_ROOT_NOTE = "top span taken as root, its parent is not in the file"
 # What happens below these is not the reasoning of the response: a query is rewritten, a tool has a model of its own.
 _OPAQUE = (SpanKind.RETRIEVER, SpanKind.RERANKER, SpanKind.TOOL)
@@ -52,6 +54,7 @@ class TraceCase:
     span: SpanRef
     model: str | None = None
     notes: tuple[str, ...] = ()
+    time: str | None = None
 
 
 class TraceRejection(Exception):  # noqa: N818 - not an error of the program or the file
@@ -104,6 +107,8 @@ class CaseReader:
         question = self._read_question(span, parts)
         answer = self._read_answer(span, parts)
         documents = self._read_documents(span, parts)
+        time = normalize_time(span.end) or normalize_time(span.start)
+        unread = time is None and bool(span.end or span.start)
         return TraceCase(
             question=question,
             documents=documents,
@@ -111,7 +116,8 @@ class CaseReader:
             answer=answer,
             span=SpanRef(span.trace_id, span.span_id, self.store),
             model=parts.model,
-            notes=notes,
+            notes=(*notes, TIME_UNREAD) if unread else notes,
+            time=time,
         )
 
     @property

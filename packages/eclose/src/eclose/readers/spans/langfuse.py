@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from eclose.errors import RecordError
@@ -50,7 +51,9 @@ def read_record(record: Mapping[str, Any]) -> Iterator[Span | RecordError]:
     if not all(isinstance(observation, Mapping) for observation in observations):
         raise RecordError("observations: should be a list of objects")
     # The trace has input and output of its own, so it is the root above its observations.
-    yield Span(trace_id, trace_id, None, str(record.get("name") or ""), "SPAN", attributes=dict(record))
+    root = Span(trace_id, trace_id, None, str(record.get("name") or ""), "SPAN", attributes=dict(record))
+    # As its end: spans are sorted by their starts where all have one.
+    yield replace(root, end=read_sort_key(record.get("timestamp")))
     for observation in observations:
         yield _read_observation(observation, trace_id)
 

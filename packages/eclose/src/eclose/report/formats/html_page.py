@@ -15,7 +15,7 @@ import zlib
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from eclose.diagnosis.diagnose import describe_response_failure
+from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.prompts import disclosure
 from eclose.report import explorer, sections
 from eclose.report.comparison import describe_run_comparison, tabulate_run_comparison

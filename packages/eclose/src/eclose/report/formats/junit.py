@@ -7,8 +7,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.number_format import format_count
+from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.diagnosis.show_invisible import reveal_invisible_chars
 from eclose.metrics.repeats import count_label_flips
 from eclose.report.context import ReportContext

@@ -11,8 +11,8 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.compare import name_outcome
-from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.number_format import add_no_break_spaces, format_count, to_one_line
+from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.report import sections
 from eclose.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.report.context import ReportContext
