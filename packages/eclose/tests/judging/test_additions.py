@@ -21,6 +21,7 @@ from eclose.files.manifest import read_manifest
 from eclose.judging.additions import CUT_LINE, KNOWN, ROOT_MISSING, add_responses, hold_run
 from eclose.judging.inputs import find_judge_inputs
 from eclose.judging.run import judge_responses
+from eclose.judging.settings import JudgeSettings
 from eclose.readers.intake import IntakeSettings, describe_choice, locate_in_sample
 from eclose.readers.judged_run import read_conversion_losses, read_judged_cases
 from eclose.readers.response_tasks import ResponseTasks
@@ -31,7 +32,8 @@ from eclose_world.roles.request_handlers import build_world_handlers
 from eclose_world.server.app import ModelServerThread
 from tests.growing import make_rows, write_rows
 
-JUDGE = {"model": "a judge"}
+# Servers of tests share a name.
+JUDGE = {"model": "127.0.0.1/world", **JudgeSettings().identity}
 ALL = IntakeSettings(append=True)
 TRACES = Path(__file__).parents[1] / "fixtures" / "traces"
 FREE = CallSettings(unpriced=True)
@@ -181,10 +183,10 @@ def test_other_settings_are_refused_before_anything_is_taken_unless_forced(tmp_p
     run = tmp_path / "run"
     add(write_rows(tmp_path / "a.jsonl", rows[:2]), run)
     before = read_growth(run)
-    with pytest.raises(UserError, match="model: 'a judge' then, 'another' now"):
-        add_responses(write_rows(tmp_path / "b.jsonl", rows), run, {"model": "another"}, ALL)
+    with pytest.raises(UserError, match=r"model: '127.0.0.1/world' then, 'another' now"):
+        add_responses(write_rows(tmp_path / "b.jsonl", rows), run, JUDGE | {"model": "another"}, ALL)
     assert len(responses(run)) == 2
-    add_responses(tmp_path / "b.jsonl", run, {"model": "another"}, ALL, force=True)
+    add_responses(tmp_path / "b.jsonl", run, JUDGE | {"model": "another"}, ALL, force=True)
     assert read_growth(run).run_id != before.run_id
 
 
@@ -281,9 +283,9 @@ def test_a_run_that_was_judged_without_growing_keeps_its_judgments(tmp_path, row
     run = tmp_path / "run"
     with ModelServerThread(build_world_handlers()) as server:
         plain = find_judge_inputs(write_rows(tmp_path / "a.jsonl", rows[:2]), run)
-        settings = judge(plain, server, run).manifest.settings
+        judge(plain, server, run)
         before = server.bill()["requests"]
-        inputs = add_responses(write_rows(tmp_path / "b.jsonl", rows[1:3]), run, settings, ALL)
+        inputs = add(write_rows(tmp_path / "b.jsonl", rows[1:3]), run)
         # Until the new response is judged, the run is unfinished, and a diagnosis counts what is there.
         with pytest.raises(UserError, match="2 of 3 responses are judged"):
             read_judged_cases(run)
@@ -301,8 +303,8 @@ def test_a_run_that_was_judged_without_growing_keeps_its_judgments(tmp_path, row
 def test_another_ledger_is_refused_and_nobody_is_asked(tmp_path, rows):
     run, path = tmp_path / "run", write_rows(tmp_path / "a.jsonl", rows[:1])
     with ModelServerThread(build_world_handlers()) as server:
-        settings = judge(find_judge_inputs(path, run), server, run).manifest.settings
-        inputs = add_responses(write_rows(tmp_path / "b.jsonl", rows[:2]), run, settings, ALL)
+        judge(find_judge_inputs(path, run), server, run)
+        inputs = add(write_rows(tmp_path / "b.jsonl", rows[:2]), run)
         paid = server.bill(keys=False)["totals"]["paid"]
         with pytest.raises(UserError, match="not the ledger that this run was begun with"):
             judge(inputs, server, run, ledger=tmp_path / "other.sqlite")
@@ -340,9 +342,8 @@ def test_a_plain_run_judges_a_sample_and_says_so(tmp_path, rows):
     cases = read_judged_cases(run)
     assert len(cases.cases) == 1
     assert f"a sample of {named} by a hash of their ids: the rates describe these" in cases.selected[0]
-    settings = {name: value for name, value in result.manifest.settings.items() if name != "only"}
     with pytest.raises(UserError, match="--append would judge the others as well"):
-        add_responses(tmp_path / "a.jsonl", run, settings, ALL)
+        add(tmp_path / "a.jsonl", run)
 
 
 def test_only_responses_since_a_time_are_taken_and_those_without_a_time_are_counted(tmp_path):

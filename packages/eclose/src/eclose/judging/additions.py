@@ -93,6 +93,10 @@ def hold_run(run: Path, ledger: Path | str | None, intake: IntakeSettings) -> It
         if not is_database_url(where):
             # Given back at once: judging takes it itself.
             WriterLock(Path(where), "append").release()
+        for name in (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE):
+            # Of a process that was killed while it wrote; no other one writes now.
+            for left_behind in run.glob(f".{name}.*"):
+                left_behind.unlink()
         yield
 
 

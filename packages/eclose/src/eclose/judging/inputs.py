@@ -63,9 +63,9 @@ def find_judge_inputs(
         _refuse_settings(path, settings)
         inputs = JudgeInputFiles(instances or path / INSTANCES_FILE, path / RESPONSES_FILE)
         growth = read_growth(path) if instances is None and path.resolve() == out.resolve() else None
-        if growth is not None:
-            if not force:
-                growth.refuse_changed_files(path)
+        # A changed record is judged as it is now only under an identity of its own.
+        if growth is not None and not (force and growth.list_changed_files(path)):
+            growth.refuse_changed_files(path)
             inputs = replace(inputs, origin=growth.identity)
         return _require_files(inputs)
     require_regular_file(path)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copyfileobj
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from eclose.calls.resolve import LocalModelRef, ModelRef, find_model_ref, resolv
 from eclose.calls.run import ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
 from eclose.errors import SettingError
 from eclose.files.atomic import AtomicFile
+from eclose.files.growth import read_growth
 from eclose.files.manifest import hash_file, hash_files
 from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.files.step import PipelineStep, companion_file_path
@@ -141,6 +142,9 @@ class JudgeRun(ModelRun[ResponseTask]):
                 _copy_file(source, target)
                 if name == RESPONSES_FILE:
                     _copy_conversion(source, target)
+        if self.inputs.origin is not None and (growth := read_growth(self.stage.out.parent)) is not None:
+            # Other settings come this far only when forced.
+            replace(growth, settings=self.stage.settings).write(self.stage.out.parent)
 
     @contextmanager
     def open_records(self) -> Iterator[ResponseTasks]:
