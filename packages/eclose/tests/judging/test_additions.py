@@ -10,14 +10,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import eclose
 from eclose.calls.client import CallSettings
 from eclose.calls.run import RunOptions
+from eclose.cli.main import app
 from eclose.errors import SettingError, UserError
 from eclose.files import jsonl
 from eclose.files.growth import read_growth
 from eclose.files.manifest import read_manifest
+from eclose.integrations.scores import read_score_table
 from eclose.judging.additions import CUT_LINE, KNOWN, ROOT_MISSING, add_responses, hold_run
 from eclose.judging.inputs import find_judge_inputs
 from eclose.judging.run import judge_responses
@@ -365,3 +368,76 @@ def test_only_responses_since_a_time_are_taken_and_those_without_a_time_are_coun
     assert "those since 2026-11-19T00:00:00Z" in describe_choice((1.0,), "2026-11-19T00:00:00Z")[0]
     add(tmp_path, tmp_path / "run")
     assert read_growth(tmp_path / "run").since is None
+
+
+def command(*words, code=0):
+    result = CliRunner().invoke(app, ["judge", *map(str, words)])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+@pytest.mark.slow
+def test_the_command_says_what_it_took_and_a_dry_run_writes_nothing(tmp_path, rows):
+    run, path = tmp_path / "run", write_rows(tmp_path / "a.jsonl", rows[:2])
+    with ModelServerThread(build_world_handlers()) as server:
+        words = ["--judge", server.base_url, "--no-price", "--out", run, "--append"]
+        assert "responses: 2 received = 2 new" in command(path, *words, "--dry-run")
+        assert not run.exists()
+        command(path, *words)
+        before = {path.name: path.read_bytes() for path in run.iterdir()}
+        path.write_text(path.read_text() + '{"user_input": "Why?"}\n')
+        output = command(write_rows(tmp_path / "b.jsonl", rows[1:3]), *words, "--dry-run")
+        calls = int(re.search(r"(\d+) calls", output)[1])
+        assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+        paid = server.bill(keys=False)["totals"]["paid"]
+        # A line that cannot be read is listed, and the exit code is 3 also where all else was there before.
+        for _ in range(2):
+            output = command(path, *words, code=3)
+            assert f"responses: 3 received = 0 new + 2 rejected ({KNOWN} 2) + 1 quarantined (wrong record 1)" in output
+            assert "done before, nothing to do" in output
+            assert f"{run / 'responses.jsonl.rejected.jsonl'}" in output.replace("\n", "")
+        assert server.bill(keys=False)["totals"]["paid"] == paid
+        command(tmp_path / "b.jsonl", *words, code=0)
+        assert server.bill(keys=False)["totals"]["paid"] == paid + calls
+        # As long as the new response is not judged, the run does not pass any gate.
+        (run / "judgments.jsonl.manifest.json").unlink()
+        gate = CliRunner().invoke(app, ["gate", str(run), "--min-trr", "0"])
+        assert isinstance(gate.exception, UserError)
+        assert "3 of 3 responses are judged" in str(gate.exception)
+
+
+@pytest.mark.slow
+def test_forced_other_settings_judge_all_again_and_stay(tmp_path, rows):
+    run, path = tmp_path / "run", write_rows(tmp_path / "a.jsonl", rows[:2])
+    with ModelServerThread(build_world_handlers()) as server:
+        words = ["--judge", server.base_url, "--no-price", "--out", run]
+        command(path, *words, "--append")
+        command(run, *words, "--reference-free", "--force")
+        assert read_growth(run).settings["reference_free"]
+        assert len(read_judged_cases(run).cases) == 2
+        output = command(write_rows(tmp_path / "b.jsonl", rows[:3]), *words, "--append", "--reference-free")
+    assert "responses: 3 received = 1 new" in output
+    judged = [judgment.unjudged for judgment in jsonl.read_records(run / "judgments.jsonl", Judgment)]
+    assert len(judged) == 3
+    assert all(judged)
+
+
+@pytest.mark.parametrize("choice", [["--sample", "0.1"], ["--since", "1h"], ["--append", "--out", "run"]])
+def test_bands_and_other_choices_are_not_combined(tmp_path, rows, choice, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_rows(tmp_path / "a.jsonl", rows[:1])
+    words = ["judge", "a.jsonl", "--judge", "http://127.0.0.1:9/world", "--no-price", "--only", "flagged", *choice]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, SettingError)
+    assert "--only chooses from scored responses" in str(result.exception)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_score_keeps_its_id_while_the_run_grows(tmp_path, rows):
+    run = tmp_path / "run"
+    ids = []
+    with ModelServerThread(build_world_handlers()) as server:
+        for number in (1, 2):
+            judge(add(write_rows(tmp_path / "a.jsonl", rows[:number]), run), server, run)
+            ids.append({score.id for row in read_score_table(run).rows for score in row.scores})
+    assert ids[0] < ids[1]

@@ -131,12 +131,15 @@ def judge(
     from functools import partial
     from tempfile import TemporaryDirectory
 
+    from eclose.errors import SettingError
     from eclose.judging.additions import hold_run, take_inputs
     from eclose.judging.settings import JudgeSettings
     from eclose.readers.intake import IntakeSettings
 
     intake = IntakeSettings(append=append, since=since, sample=sample).at(datetime.now(UTC))
     intake.require_folder(out)
+    if only and (intake.append or intake.chooses):
+        raise SettingError("--only chooses from scored responses: leave out --append, --since and --sample.")
     # Judgments lie beside the responses they judge, where diagnose and gate look for them.
     folder = out or (responses if responses.is_dir() else responses.parent)
     find_filter = partial(
@@ -247,8 +250,6 @@ def _read_filter(
             raise SettingError("--calibration and scores choose responses together with --only. Name a band.")
         # What is added to a run was chosen when it was taken.
         return intake if intake.chooses and not intake.append else None
-    if intake.append or intake.chooses:
-        raise SettingError("--only chooses from scored responses: leave out --append, --since and --sample.")
     if calibration is None:
         raise SettingError("--only needs --calibration FILE; write one with: eclose detect calibrate RUN.")
     return build_band_filter(
