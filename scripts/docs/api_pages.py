@@ -53,8 +53,8 @@ PAGES = {
     "settings": ApiPage(
         "Settings",
         "Values that the functions take where the defaults do not fit.",
-        """CallSettings JudgeSettings GenerateSettings RunOptions ImportSettings ReadSettings ChatDetectorSettings
-        LocalDetectorSettings ConstructSettings SwitchSettings OwnCriterion""",
+        """CallSettings JudgeSettings GenerateSettings RunOptions ImportSettings IntakeSettings ReadSettings
+        ChatDetectorSettings LocalDetectorSettings ConstructSettings SwitchSettings OwnCriterion""",
         """eclose.calls.batches.run.BatchSettings eclose.calls.cluster.workers.RaySettings
         eclose.readers.spans.selection.CaseSelection eclose.readers.layouts.RecordLayout
         eclose.reading.response.TraceMode eclose.generation.SourceLabels

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from eclose.judging.settings import JudgeSettings
     from eclose.judging.show import JudgmentTrail, show_judgment
     from eclose.readers.import_settings import ImportSettings
+    from eclose.readers.intake import IntakeSettings
     from eclose.reading.response import Reading, ReadSettings, read_response
     from eclose.testing import assert_reliable
     from eclose.values.family import Family
@@ -99,6 +100,7 @@ _HOMES = {
         "show_judgment",
     ),
     "eclose.readers.import_settings": ("ImportSettings",),
+    "eclose.readers.intake": ("IntakeSettings",),
     "eclose.reading.response": ("ReadSettings", "Reading", "read_response"),
     "eclose.testing": ("assert_reliable",),
     "eclose.values.family": ("Family",),
@@ -131,6 +133,7 @@ __all__ = [
     "GenerateSettings",
     "ImportSettings",
     "Instance",
+    "IntakeSettings",
     "Judge",
     "JudgeSettings",
     "Judgment",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import eclose
 from eclose.diagnosis.response_failure import describe_response_failure
+from eclose.files.growth import read_growth
 from eclose.files.manifest import hash_file
 from eclose.files.run_folder import JUDGMENTS_FILE
 from eclose.files.verify import find_file_manifest
@@ -181,7 +182,10 @@ def read_score_table(run: Path, *, allow_stale: bool = False) -> VerdictScoreTab
         run_id, judged_at, guidelines = hash_file(judgments), judgments.stat().st_mtime_ns, None
     else:
         judged_at = int(datetime.fromisoformat(manifest.written_at).timestamp()) * 10**9
-        run_id, guidelines = manifest.work_id, manifest.settings.get("guidelines")
+        growth = read_growth(judgments.parent)
+        # A score keeps its id while the run grows.
+        run_id = manifest.work_id if growth is None else growth.run_id
+        guidelines = manifest.settings.get("guidelines")
     builder = _ScoreBuilder(run_id, guidelines if isinstance(guidelines, dict) else {})
     rows = tuple(builder.score(case) for case in case_set.cases)
     return VerdictScoreTable(run_id, judged_at, rows, case_set.left_out, case_set.notices)
