@@ -16,7 +16,7 @@ from eclose.diagnosis.number_format import format_count, format_percent_with_int
 from eclose.diagnosis.response_failure import describe_response_failure
 from eclose.diagnosis.run_counts import RunCounts, count_runs
 from eclose.errors import SettingError
-from eclose.files.parquet import get_remote_url
+from eclose.files.parquet import get_remote_url, split_path_pattern
 from eclose.files.run_folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
 from eclose.metrics.rates import Metric
 from eclose.readers.judged_run import JudgedCase, copy_unfinished_run, is_settled_by_people, name_run_folders
@@ -412,7 +412,7 @@ def default_report_folder(run: Path | str) -> Path:
     """
     if (url := get_remote_url(run)) is not None:
         raise SettingError(f"{url}: is in object storage. Name a folder on this computer for the report with --out.")
-    folder = Path(run)
+    folder = Path(split_path_pattern(run)[0])
     return (folder.parent if folder.suffix == ".parquet" else folder) / REPORT_FOLDER
 
 
