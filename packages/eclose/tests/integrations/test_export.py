@@ -11,8 +11,11 @@ import eclose
 from eclose.cli.main import app
 from eclose.files.jsonl import read_records
 from eclose.integrations.otlp import to_otlp_ids
-from eclose.integrations.scores import ScoredResponse, ScoreName, read_score_table
+from eclose.integrations.scores import ScoredResponse, ScoreName, read_score_table, score_case
+from eclose.readers.judged_run import JudgedCase
+from eclose.values.instance import Instance
 from eclose.values.judgment import Judgment
+from eclose.values.response import Response, ResponseReading, Trace
 from tests.integrations.stores import SECRET, TraceStore, write_judged_run
 
 pytestmark = pytest.mark.slow
@@ -66,7 +69,7 @@ def test_ids_and_counts(run, truth):
     assert any(value is None for value in truth.values())
     for row, score in table.iterate():
         assert (score.unjudged is None) == (score.label is not None)
-        assert score.guideline is not None
+        assert (score.guideline is not None) == (score.name is not ScoreName.READING)
         if score.name in LABELS:
             assert score.value is truth[row.response_id, str(score.name)]
 
@@ -182,7 +185,8 @@ def test_a_store_has_the_labels_and_nothing_twice(run, truth, store, to, read):
         if name in LABELS:
             values[metadata["eclose.response.id"], name] = value
         assert metadata["eclose.judge.model"]
-        assert len(metadata["eclose.guideline.sha256"]) == 64
+        # No judge decides how a response was read.
+        assert len(metadata.get("eclose.guideline.sha256", "")) == (0 if name == ScoreName.READING else 64)
     assert values == numbers(truth)
 
 
@@ -286,3 +290,26 @@ def test_tables_hold_the_users_own_columns(run, tmp_path):
     assert Counter(cells) == {("Lund", "mine", "[1]"): len(ScoreName), ("", "", ""): SCORES - len(ScoreName)}
     table = pyarrow.read_table(tmp_path / "scores.parquet").to_pylist()
     assert [(row["city"] or "", row["own_model"] or "", row["tags"] or "") for row in table] == cells
+
+
+def test_evidence_and_reading_are_scores_of_their_own(run):
+    judgments = {judgment.response_id: judgment for judgment in read_records(run / "judgments.jsonl", Judgment)}
+    scores = {(row.response_id, score.name): score for row, score in read_score_table(run).iterate()}
+    for response_id, judgment in judgments.items():
+        evidence = scores[response_id, ScoreName.EVIDENCE_SUFFICIENCY]
+        assert evidence.value is judgment.evidence_sufficient
+        assert evidence.label == {True: "sufficient", False: "insufficient", None: None}[evidence.value]
+        assert (evidence.unjudged is not None) == (evidence.value is None)
+        reading = scores[response_id, ScoreName.READING]
+        assert (reading.value, reading.explanation) == (None, "protocol")
+        assert reading.label in ("trace/marked", "incomplete/marked")
+
+
+def test_missing_evidence_explains_its_score_and_the_reading_has_status_and_origin():
+    judgment = Judgment("r", "j", (), evidence_sufficient=False, missing_evidence="The year.")
+    reading = ResponseReading(1, "no_trace", "bare answer")
+    response = Response("r", "q", Trace(()), "Lund", reading=reading)
+    scores = {score.name: score for score in score_case(JudgedCase(Instance("q", "?", ()), response, judgment))}
+    evidence = scores[ScoreName.EVIDENCE_SUFFICIENCY]
+    assert (evidence.number, evidence.label, evidence.explanation) == (0, "insufficient", "The year.")
+    assert (scores[ScoreName.READING].label, scores[ScoreName.READING].explanation) == ("no_trace", "bare answer")

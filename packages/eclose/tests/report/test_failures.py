@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from itertools import product
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -21,6 +22,8 @@ from eclose.errors import SettingError
 from eclose.readers.judged_run import JudgedCase
 from eclose.report.failures import FailureList, write_failures
 from eclose.report.formats.file_formats import FailureFormat
+from eclose.report.formats.json_file import render_diagnosis_json
+from eclose.report.formats.junit import render_responses_junit
 from eclose.values.instance import Instance, Passage
 from eclose.values.judgment import Criterion, Judgment, LocalFailure, StepJudgment, StepSupport
 from eclose.values.response import Response, Trace
@@ -235,3 +238,36 @@ class TestCommand:
         assert out.read_text("utf-8-sig").startswith('"response_id"')
         assert self.call(run, "--out", tmp_path / "list.txt", code=1).exception is not None
         assert self.call(run, "--to", "parquet", code=1).exception is not None
+
+
+class TestReportFiles:
+    """The same fields in ``diagnosis.json`` and JUnit."""
+
+    def test_json_lists_every_response_with_its_fields(self, run):
+        results = eclose.diagnose(run)
+        output = json.loads(render_diagnosis_json(results.diagnosis, results.context, results.cases))
+        assert output["listed_note"] is None
+        for listed, row in zip(output["listed"], results.to_dicts(), strict=True):
+            columns = listed.pop("columns")
+            assert row == {**listed, **{name: columns.get(name.removeprefix("own_")) for name in ("city", "Link")}}
+
+    def test_json_of_a_large_run_lists_the_failures_and_says_where_the_others_are(self, run, monkeypatch):
+        monkeypatch.setattr("eclose.report.formats.json_file.MAX_LISTED", 100)
+        results = eclose.diagnose(run)
+        output = json.loads(render_diagnosis_json(results.diagnosis, results.context, results.cases))
+        failures = [row["response_id"] for row in results.to_dicts() if row["reliable"] is False]
+        assert [row["response_id"] for row in output["listed"]] == failures[:100]
+        assert output["listed_note"].startswith("100 unreliable ones of 200 responses.")
+
+    def test_a_junit_failure_names_step_sentence_and_missing_evidence(self):
+        steps = (StepJudgment(True, False, LocalFailure.UNSUPPORTED_CONTENT, reason="No passage <says> so."),)
+        case = make_case(closed=False, missing_evidence="The year.", pursued="Which?")
+        response = replace(case.response, columns={"ticket": 7})
+        case = replace(case, judgment=replace(case.judgment, steps=steps), response=response)
+        (failure,) = ElementTree.fromstring(render_responses_junit([case])).iter("failure")
+        lines = failure.text.splitlines()
+        assert lines[:3] == ["Question: Where?", "1. It is so.", "Submitted: Lund"]
+        assert set(lines[3:]) == {
+            "Reference: Lund", "Kind: unsound", "Class: closure_failure", "Step 1: It is so.",
+            "Judge: No passage <says> so.", "Pursued: Which?", "Missing evidence: The year.", "ticket: 7",
+        }  # fmt: skip

@@ -32,9 +32,10 @@ def export(
 ) -> None:
     """Send the verdicts of a judged run to a trace store, or write them to a file.
 
-    Each response has seven scores: local soundness, alignment, closure, completeness, accuracy, reliability and the
-    failure class. They are attached to the span that the response was read from. A label that was not judged is sent as
-    an error with its reason, never as 0. A second export of the same run changes nothing.
+    Each response has nine scores: local soundness, alignment, closure, completeness, accuracy, reliability, the failure
+    class, whether the passages settle the question, and how the response was read. They are attached to the span that
+    the response was read from. A label that was not judged is sent as an error with its reason, never as 0. A second
+    export of the same run changes nothing.
 
     otlp writes a file of OTLP JSON Lines, or sends to an OTLP/HTTP endpoint such as http://127.0.0.1:4318.
 

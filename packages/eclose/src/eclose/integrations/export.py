@@ -193,7 +193,7 @@ def export(
     Examples:
         >>> result = eclose.export("demo", "scores.csv", to="csv")
         >>> result.responses, result.scores, result.sent
-        (60, 420, 420)
+        (60, 540, 540)
     """
     environ = os.environ if environ is None else environ
     try:

@@ -20,8 +20,9 @@ from eclose.files.growth import read_growth
 from eclose.files.manifest import hash_file
 from eclose.files.run_folder import JUDGMENTS_FILE
 from eclose.files.verify import find_file_manifest
-from eclose.prompts.judge_questions import CRITERION_QUESTIONS
+from eclose.prompts.judge_questions import CRITERION_QUESTIONS, JudgeQuestion
 from eclose.readers.judged_run import LeftOutResponse, read_judged_cases
+from eclose.readers.readings import find_rule
 from eclose.values.identity import content_hash
 from eclose.values.judgment import Criterion
 from eclose.values.three_valued import Label
@@ -48,6 +49,8 @@ class ScoreName(StrEnum):
     ACCURACY = "eclose.accuracy"
     RELIABILITY = "eclose.reliability"
     FAILURE_CLASS = "eclose.failure_class"
+    EVIDENCE_SUFFICIENCY = "eclose.evidence_sufficiency"
+    READING = "eclose.reading"
 
 
 _CRITERIA = {
@@ -67,14 +70,14 @@ class VerdictScore:
     """UUID of run, response and name: the same at every export."""
     name: ScoreName
     value: Label = None
-    """None where the label was not judged, and for the failure class, which has a label alone."""
+    """None where the label was not judged, and for the failure class and the reading, which have a label alone."""
     label: str | None = None
     """Category of the score; None where it was not judged."""
     explanation: str | None = None
     unjudged: str | None = None
     """Why there is no label; None where there is one."""
     guideline: str | None = None
-    """Hash of the guideline that the judge applied; None where the run has no manifest."""
+    """Hash of the guideline that the judge applied; None where the run has no manifest, and for the reading."""
 
     @property
     def number(self) -> int | None:
@@ -217,7 +220,12 @@ class _ScoreBuilder:
             trace_id=derive_hex_id(f"eclose trace {response.id}", 32) if span is None or derived else span.trace_id,
             span_id=derive_hex_id(f"eclose span {response.id}", 16) if span is None or derived else span.span_id,
             derived=derived,
-            scores=(*(self._score_criterion(case, criterion) for criterion in Criterion), *self._score_whole(case)),
+            scores=(
+                *(self._score_criterion(case, criterion) for criterion in Criterion),
+                *self._score_whole(case),
+                self._score_evidence(case),
+                self._score_reading(case),
+            ),
             columns=response.columns,
         )
 
@@ -247,6 +255,22 @@ class _ScoreBuilder:
         yield self._build(
             case, ScoreName.FAILURE_CLASS, **(unknown if verdict.globally_sufficient is None else failure)
         )
+
+    def _score_evidence(self, case: JudgedCase) -> VerdictScore:
+        judgment, name = case.judgment, ScoreName.EVIDENCE_SUFFICIENCY
+        guideline = self.guidelines.get(str(JudgeQuestion.SUFFICIENCY))
+        value = judgment.evidence_sufficient
+        if value is None:
+            reason = judgment.evidence_unjudged or "the evidence was not judged"
+            return self._build(case, name, unjudged=reason, guideline=guideline)
+        missing = None if value else judgment.missing_evidence
+        return self._build(case, name, value=value, label=str(case.evidence), explanation=missing, guideline=guideline)
+
+    def _score_reading(self, case: JudgedCase) -> VerdictScore:
+        # No judge decides it: how a response was read says what its other scores are of.
+        status, origin, rule = find_rule(case.response.reading, case.response.trace, case.response.answer)
+        label = "/".join(part for part in (status, origin) if part)
+        return self._build(case, ScoreName.READING, label=label, explanation=rule)
 
     def _build(self, case: JudgedCase, name: ScoreName, **fields: Any) -> VerdictScore:
         key = json.dumps([self.run_id, case.response.id, str(name)])

@@ -43,7 +43,7 @@ def write_report_files(
     texts: dict[ReportFormat, tuple[str, Callable[[], str]]] = {
         ReportFormat.HTML: (REPORT_PAGE, lambda: render_report_page(diagnosis, cases, context)),
         ReportFormat.MARKDOWN: ("report.md", lambda: render_markdown_report(diagnosis, listed, context)),
-        ReportFormat.JSON: ("diagnosis.json", lambda: render_diagnosis_json(diagnosis, context)),
+        ReportFormat.JSON: ("diagnosis.json", lambda: render_diagnosis_json(diagnosis, context, listed)),
         ReportFormat.JUNIT: ("junit.xml", lambda: render_responses_junit(listed, context)),
         ReportFormat.LATEX: ("tables.tex", lambda: render_latex_report(diagnosis, context)),
     }

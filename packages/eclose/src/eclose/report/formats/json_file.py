@@ -8,6 +8,7 @@ from dataclasses import asdict, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import EvidenceSufficiency
+from eclose.diagnosis.response_failure import describe_response
 from eclose.diagnosis.shown_rate import ShownRate, is_too_little_judged
 from eclose.metrics.summary import INTERVAL_METHOD
 from eclose.report.context import ReportContext
@@ -17,8 +18,10 @@ from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rates import Rate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eclose.diagnosis.compare import RateDifference, UnsharedResponseCounts
-    from eclose.diagnosis.diagnose import Diagnosis
+    from eclose.diagnosis.diagnose import Diagnosis, JudgedCase
     from eclose.metrics.judge_against_people import LabelAgreementRow
     from eclose.metrics.rates import Metric
     from eclose.metrics.repeats import LabelFlipCounts
@@ -27,9 +30,30 @@ if TYPE_CHECKING:
     from eclose.report.document import ReportTable
 
 
-def render_diagnosis_json(diagnosis: Diagnosis, context: ReportContext | None = None) -> str:
-    """Return one JSON object in ASCII, with a final line break."""
-    return dump_json(_diagnosis_to_dict(diagnosis, context or ReportContext()))
+MAX_LISTED = 10_000
+"""Responses up to which each is listed; of more, those that are known to be unreliable."""
+
+
+def render_diagnosis_json(
+    diagnosis: Diagnosis, context: ReportContext | None = None, cases: Sequence[JudgedCase] = ()
+) -> str:
+    """Return one JSON object in ASCII, with a final line break; with a row for each of the cases."""
+    rows = _list_responses(diagnosis, cases) if cases else {}
+    return dump_json(_diagnosis_to_dict(diagnosis, context or ReportContext()) | rows)
+
+
+def _list_responses(diagnosis: Diagnosis, cases: Sequence[JudgedCase]) -> dict[str, Any]:
+    responses = diagnosis.overall.responses
+    listed, note = cases, None
+    if responses > min(len(cases), MAX_LISTED):
+        unreliable = [case for case in cases if case.verdict.reliable is False]
+        listed = unreliable[:MAX_LISTED]
+        note = (
+            f"{len(listed):,} unreliable ones of {responses:,} responses. `eclose failures` lists all unreliable ones, "
+            "and `eclose data labels` writes every response as a table."
+        )
+    rows = [{**describe_response(case), "columns": dict(case.response.columns)} for case in listed]
+    return {"listed_note": note, "listed": rows}
 
 
 def dump_json(data: Mapping[str, Any]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from eclose.diagnosis.number_format import format_count
-from eclose.diagnosis.response_failure import describe_response_failure
+from eclose.diagnosis.response_failure import describe_response, describe_response_failure
 from eclose.diagnosis.show_invisible import reveal_invisible_chars
 from eclose.metrics.repeats import count_label_flips
 from eclose.report.context import ReportContext
@@ -103,9 +104,25 @@ def _test(classname: str, facts: ResponseFacts) -> Iterator[str]:
 
 
 def _response_text(case: JudgedCase) -> str:
-    """Return question, reasoning and answer, to be read in a log."""
+    """Return question, reasoning and answer, and what is wrong with them, to be read in a log."""
     steps = [f"{number}. {step}" for number, step in enumerate(case.response.trace.texts, start=1)]
-    return "\n".join([f"Question: {case.instance.question}", *steps, f"Submitted: {case.response.answer or '(none)'}"])
+    failure = describe_response(case)
+    step = f"Step {failure['first_unsound_step']}"
+    fields = {
+        "Submitted": case.response.answer or "(none)",
+        "Reference": failure["reference_answer"],
+        "Kind": failure["kind"],
+        "Class": failure["failure_class"],
+        step: failure["first_unsound_text"],
+        "Judge": failure["judge_sentence"],
+        "Quote": failure["quote"],
+        "Pursued": failure["pursued"],
+        "Established": failure["established"],
+        "Missing evidence": failure["missing_evidence"],
+        **{name: json.dumps(value, ensure_ascii=False) for name, value in case.response.columns.items()},
+    }
+    told = [f"{name}: {text}" for name, text in fields.items() if text is not None]
+    return "\n".join([f"Question: {case.instance.question}", *steps, *told])
 
 
 def _why_open(case: JudgedCase) -> str:
