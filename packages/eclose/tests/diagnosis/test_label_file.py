@@ -355,3 +355,13 @@ def test_a_table_of_another_program_gives_its_responses_their_time(labels, tmp_p
     counted = count_runs([plain])
     times = [case.response.time for case in counted.read_cases(np.arange(len(counted.labels)))]
     assert times == [None if time is None else normalize_time(time) for time in times_of(plain)]
+
+
+@pytest.mark.parametrize("column", [[1_795_168_800] * 2, [1.5, None], ["2026-11-20T10:00:00Z"] * 2])
+def test_a_column_of_that_name_that_is_no_timestamp_is_refused(column, labels, tmp_path):
+    def change(table):
+        table = table.slice(0, 2)
+        return table.set_column(table.schema.get_field_index("time"), "time", arrow.array(column))
+
+    with pytest.raises(UserError, match=r"column time is \w+. Write a timestamp in UTC"):
+        count_runs([edit(labels, tmp_path / "time.parquet", change)])
