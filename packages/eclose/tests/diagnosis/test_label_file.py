@@ -595,3 +595,13 @@ class TestOwnColumns:
         assert results.to_arrow()["city"].to_pylist() == [row["city"] for row in rows]
         frame = results.to_pandas()
         assert (frame["city"][50], frame["late"][50], frame["city"].isna().sum()) == ("c50", True, 1)
+
+
+@pytest.mark.parametrize("column", [[1_795_168_800] * 2, [1.5, None], ["2026-11-20T10:00:00Z"] * 2])
+def test_a_column_of_that_name_that_is_no_timestamp_is_refused(column, labels, tmp_path):
+    def change(table):
+        table = table.slice(0, 2)
+        return table.set_column(table.schema.get_field_index("answered_at"), "answered_at", arrow.array(column))
+
+    with pytest.raises(UserError, match=r"column answered_at is \w+. Write a timestamp in UTC"):
+        count_runs([edit(labels, tmp_path / "time.parquet", change)])

@@ -322,11 +322,11 @@ _JUDGES: dict[tuple[int, str], Judge] = {}
 
 def _find_judge_of_process(key: str, arguments: dict[str, Any]) -> Judge:
     """Return the judge of this process with these arguments; each task of an engine would bring another one."""
-    place = os.getpid(), key
-    if place not in _JUDGES:
-        _JUDGES[place] = Judge(**arguments)
-        atexit.register(_JUDGES[place].close)
-    return _JUDGES[place]
+    process_key = os.getpid(), key
+    if process_key not in _JUDGES:
+        _JUDGES[process_key] = Judge(**arguments)
+        atexit.register(_JUDGES[process_key].close)
+    return _JUDGES[process_key]
 
 
 @also_sync
@@ -371,8 +371,8 @@ async def judge(
         True
     """
     question, answered = read_case(instance, response, imported or ImportSettings())
-    async with Judge(judge, settings=settings, calls=calls, budget=budget, base_url=base_url) as kept:
-        return await kept.ajudge(question, answered)
+    async with Judge(judge, settings=settings, calls=calls, budget=budget, base_url=base_url) as open_judge:
+        return await open_judge.ajudge(question, answered)
 
 
 ajudge = coroutine_of(judge)

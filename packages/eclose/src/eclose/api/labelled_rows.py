@@ -65,8 +65,10 @@ def extend_schema(rows: pa.Schema | None, *, records: bool) -> pa.Schema:
 def _list_new_columns(own: Collection[str], labels: Iterable[str], *, records: bool) -> list[str]:
     """Return the columns of labels that rows with these columns of their own get."""
     new = [name for name in labels if records or name not in RECORD_COLUMNS]
-    if taken := [name for name in new if name in own and name not in _OWN_NAMES]:
-        raise SettingError(f"the rows have a column {taken[0]}, to which a label is written. Rename it before judging.")
+    if conflicts := [name for name in new if name in own and name not in _OWN_NAMES]:
+        raise SettingError(
+            f"the rows have a column {conflicts[0]}, to which a label is written. Rename it before judging."
+        )
     return [name for name in new if name not in own]
 
 
@@ -96,7 +98,7 @@ class RowLabeller:
         labels: list[Mapping[str, Any]] = [{}] * len(items)
         pending = iter(enumerate(items))
         failures: list[Exception] = []
-        done = RunProgress()
+        counts = RunProgress()
 
         async def work() -> None:
             for number, row in pending:
@@ -106,9 +108,9 @@ class RowLabeller:
                     failures.append(error)
                 if failures:
                     return
-                done.finished["accepted"] += 1
+                counts.finished["accepted"] += 1
 
-        with show_run_progress(progress, done, [self._connection], len(items), accepted="judged"):
+        with show_run_progress(progress, counts, [self._connection], len(items), accepted="judged"):
             await asyncio.gather(*(work() for _ in range(min(workers, len(items)))))
         if failures:
             raise failures[0]

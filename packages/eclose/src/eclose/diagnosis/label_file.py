@@ -343,6 +343,13 @@ class _LabelFile:
         for name in set(FLAG_COLUMNS).intersection(schema.names):
             if (kind := schema.field(name).type) not in (self._arrow.bool_(), self._arrow.null()):
                 raise UserError(f"{self.name}: column {name} is {kind}. Labels are true, false, or null where missing.")
+        # A number would be read as microseconds, whatever its unit is.
+        if "answered_at" in schema.names and not str(kind := schema.field("answered_at").type).startswith(
+            ("timestamp", "null")
+        ):
+            raise UserError(
+                f"{self.name}: column answered_at is {kind}. Write a timestamp in UTC, or rename the column."
+            )
 
     def read_caveats(self) -> JudgedCaseSet:
         """Return the caveats in the metadata of the files; without metadata nothing was checked."""

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from eclose.stats.arrays import Floats, Indices
 
 ALARM_LEVEL = 0.05
@@ -44,6 +46,11 @@ def measure_log_evidence(values: Floats, window: Indices, limits: Floats, *, res
     Returns:
         Windows by limits. An alarm is due where it reaches ``log(1 / level)``, for the first time or ever since.
     """
+    return np.array([*_grow_evidence(values, window, limits, restarts=restarts)]).reshape(-1, len(limits))
+
+
+def _grow_evidence(values: Floats, window: Indices, limits: Floats, *, restarts: bool) -> Iterator[Floats]:
+    """Yield the evidence at the end of each window; that of many windows and limits would take much memory."""
     distinct, position = np.unique(values, return_inverse=True)
     windows = int(window.max(initial=-1)) + 1
     counts = np.bincount(window * len(distinct) + position, minlength=windows * len(distinct))
@@ -55,12 +62,10 @@ def measure_log_evidence(values: Floats, window: Indices, limits: Floats, *, res
     starts = 1 / (1 + np.log(np.arange(1, windows + 2))) if restarts else np.append(1.0, np.zeros(windows))
     with np.errstate(divide="ignore"):
         shares, waiting = np.log(starts[:-1] - starts[1:]), np.log(starts[1:])
-    evidence = np.empty((windows, len(limits)))
     for number in range(windows):
         wealth = np.logaddexp(wealth, shares[number]) + (counts[number] @ growth).reshape(wealth.shape)
         betting = np.logaddexp.reduce(wealth, axis=1) - np.log(len(_STAKES))
-        evidence[number] = np.logaddexp(betting, waiting[number])
-    return evidence
+        yield np.logaddexp(betting, waiting[number])
 
 
 def bound_from_below(values: Floats, window: Indices, level: float = ALARM_LEVEL) -> Floats:
@@ -69,10 +74,14 @@ def bound_from_below(values: Floats, window: Indices, level: float = ALARM_LEVEL
     In at most ``level`` of lives, this ever exceeds the greatest rate that the run had. A bound never falls again.
     For a bound from above, pass ``1 - values`` and subtract the result from 1.
     """
-    evidence = np.maximum.accumulate(measure_log_evidence(values, window, _GRID), axis=0)
     # Evidence falls as the limit grows, so the limits that are exceeded come first.
-    exceeded = np.count_nonzero(evidence >= -np.log(level), axis=1)
-    bounds: Floats = _GRID[np.maximum(exceeded - 1, 0)]
+    exceeded = [
+        np.count_nonzero(evidence >= -np.log(level))
+        for evidence in _grow_evidence(values, window, _GRID, restarts=True)
+    ]
+    # Once shown, always shown.
+    greatest = np.maximum.accumulate(np.array(exceeded, np.intp))
+    bounds: Floats = _GRID[np.maximum(greatest - 1, 0)]
     return bounds
 
 
