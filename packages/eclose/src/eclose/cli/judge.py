@@ -153,19 +153,13 @@ def judge(
     is requested or paid for twice.
     """
     import asyncio
-    from datetime import UTC, datetime
     from functools import partial
     from tempfile import TemporaryDirectory
 
-    from eclose.errors import SettingError
     from eclose.judging.additions import hold_run, take_inputs
     from eclose.judging.settings import JudgeSettings
-    from eclose.readers.intake import IntakeSettings
 
-    intake = IntakeSettings(append=append, since=since, sample=sample).at(datetime.now(UTC))
-    intake.require_folder(out)
-    if only and (intake.append or intake.chooses):
-        raise SettingError("--only chooses from scored responses: leave out --append, --since and --sample.")
+    intake = _read_intake(append=append, since=since, sample=sample, out=out, bands=only)
     # Judgments lie beside the responses they judge, where diagnose and gate look for them.
     folder = out or (responses if responses.is_dir() else responses.parent)
     find_filter = partial(
@@ -244,6 +238,21 @@ def _judge(
         return run_on_ray_workers(partial(build_judge_run, *where), options.calls, options, options.ray)
     watched = replace(options.run_options, watch=partial(show_run_progress, accepted=RECORDED))
     return asyncio.run(judge_responses(sources, model, folder, settings, options.calls, watched, only=only))
+
+
+def _read_intake(
+    *, append: bool, since: str | None, sample: float | None, out: Path | None, bands: list[DetectorBand] | None
+) -> IntakeSettings:
+    from datetime import UTC, datetime
+
+    from eclose.errors import SettingError
+    from eclose.readers.intake import IntakeSettings
+
+    intake = IntakeSettings(append=append, since=since, sample=sample).at(datetime.now(UTC))
+    intake.require_folder(out)
+    if bands and (intake.append or intake.chooses):
+        raise SettingError("--only chooses from scored responses: leave out --append, --since and --sample.")
+    return intake
 
 
 def _print_inputs(sources: JudgeInputFiles, file: Path) -> None:

@@ -330,11 +330,19 @@ def fetch_traces(
     if not windows:
         return FetchResult(path, state, before)
     path.parent.mkdir(parents=True, exist_ok=True)
+    for state in _append_windows(path, before, _read_windows(source, wanted, windows, headers)):
+        if watch is not None:
+            watch(state)
+    return FetchResult(path, state, before)
+
+
+def _append_windows(path: Path, state: FetchState, pieces: AsyncGenerator[_Piece, None]) -> Iterator[FetchState]:
+    """Append the records of windows to a file; yield what it holds after each window."""
     with path.open("ab") as file:
         # What stands behind is of a window that broke off.
-        file.truncate(before.bytes)
-        _write_state(path, before)
-        for piece in iterate_async(_read_windows(source, wanted, windows, headers)):
+        file.truncate(state.bytes)
+        _write_state(path, state)
+        for piece in iterate_async(pieces):
             content = b"".join(json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in piece.records)
             file.write(content)
             state = replace(
@@ -350,9 +358,7 @@ def fetch_traces(
                 os.fsync(file.fileno())
                 # Only now is the window part of the file.
                 _write_state(path, state)
-                if watch is not None:
-                    watch(state)
-    return FetchResult(path, state, before)
+                yield state
 
 
 def _state_path(path: Path) -> Path:

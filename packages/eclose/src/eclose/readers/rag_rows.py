@@ -24,7 +24,7 @@ from eclose.reading.response import DEFAULT_SETTINGS, Reading, ReadSettings
 from eclose.reading.text import ReadingStatus
 from eclose.values.identity import content_hash
 from eclose.values.instance import Instance
-from eclose.values.response import ResponseSource
+from eclose.values.response import Response, ResponseSource
 
 if TYPE_CHECKING:
     from eclose.readers.conversion import ConvertedRecord
@@ -181,16 +181,20 @@ def convert_columns(
     converted = conversion.finish_record_conversion(instance, repairs, prefix)
     if reading is None or reading.status is ReadingStatus.NOT_A_RESPONSE:
         return converted
-    model = _read_name(record, columns.model)
     # Several trajectories may end in the same answer, so the id of a response is derived from all its texts.
     originals = recorded.list_texts(reading) if output.before or output.response is not None else row.response
     response = recorded.build_response(reading, converted.instance.id, output.trace, originals)
-    if model is not None:
-        # Two models may give the same response, and each counts.
-        digest = content_hash(model).removeprefix("sha256:")[:8]
-        response = replace(response, id=f"{response.id}-{digest}", source=ResponseSource(model))
+    response = _add_model(response, _read_name(record, columns.model))
     kept, long = conversion.pick_own_columns(own, used)
     return replace(converted, response=replace(response, columns=kept), notes=(*recorded.list_notes(reading), *long))
+
+
+def _add_model(response: Response, model: str | None) -> Response:
+    if model is None:
+        return response
+    # Two models may give the same response, and each counts.
+    digest = content_hash(model).removeprefix("sha256:")[:8]
+    return replace(response, id=f"{response.id}-{digest}", source=ResponseSource(model))
 
 
 def _list_used_columns(record: JsonObject, columns: ToolColumnNames, output: SystemOutput) -> set[str]:

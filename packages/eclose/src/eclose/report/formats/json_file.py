@@ -71,17 +71,7 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
         "selected": list(context.selected),
         "provenance": None if context.checked is None else "checked" if context.checked else "unchecked",
         "judges": list(diagnosis.judges),
-        "headline": [
-            {
-                "kind": statement.kind,
-                "figure": str(statement.figure),
-                "lead": statement.lead,
-                "whose": statement.whose,
-                "responses": statement.count,
-                "detail": statement.detail,
-            }
-            for statement in build_report_headline(diagnosis, context)
-        ],
+        "headline": _headline(diagnosis, context),
         "validation": context.validation,
         "validated": context.validated,
         "settled_by_people": context.settled_by_people,
@@ -122,6 +112,20 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
         "rejected": to_plain(context.rejected),
         "comparison": None if context.base is None else _comparison(context.base),
     }
+
+
+def _headline(diagnosis: Diagnosis, context: ReportContext) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": statement.kind,
+            "figure": str(statement.figure),
+            "lead": statement.lead,
+            "whose": statement.whose,
+            "responses": statement.count,
+            "detail": statement.detail,
+        }
+        for statement in build_report_headline(diagnosis, context)
+    ]
 
 
 def _readings(diagnosis: Diagnosis) -> dict[str, Any]:
