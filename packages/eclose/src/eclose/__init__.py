@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from eclose.api.judge import Judge, ajudge, judge
     from eclose.api.resolve import resolve
     from eclose.api.results import Rates, Results, compare, diagnose
+    from eclose.api.trend import TrendResult, trend
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunOptions, RunResult
     from eclose.detectors.settings import ChatDetectorSettings, LocalDetectorSettings
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from eclose.values.family import Family
     from eclose.values.instance import Instance, Passage
     from eclose.values.judgment import Judgment
+    from eclose.values.own_criterion import OwnCriterion
     from eclose.values.response import Response, Step, Trace, parse_completion
     from eclose.values.verdict import FailureClass, Verdict
 
@@ -67,6 +69,10 @@ _HOMES = {
         "Results",
         "compare",
         "diagnose",
+    ),
+    "eclose.api.trend": (
+        "TrendResult",
+        "trend",
     ),
     "eclose.calls.client": ("CallSettings",),
     "eclose.calls.run": (
@@ -103,6 +109,7 @@ _HOMES = {
         "Passage",
     ),
     "eclose.values.judgment": ("Judgment",),
+    "eclose.values.own_criterion": ("OwnCriterion",),
     "eclose.values.response": (
         "Response",
         "Step",
@@ -132,6 +139,7 @@ __all__ = [
     "Judgment",
     "JudgmentTrail",
     "LocalDetectorSettings",
+    "OwnCriterion",
     "Passage",
     "Rates",
     "ReadSettings",
@@ -144,6 +152,7 @@ __all__ = [
     "SettingError",
     "Step",
     "Trace",
+    "TrendResult",
     "UserError",
     "Verdict",
     "adetect",
@@ -163,6 +172,7 @@ __all__ = [
     "read_response",
     "resolve",
     "show_judgment",
+    "trend",
 ]
 
 _IN_TRAIN = """

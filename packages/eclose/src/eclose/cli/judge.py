@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,8 +30,10 @@ from eclose.cli.shared.output import (
 )
 from eclose.cli.shared.recipe import recipe_key
 from eclose.detectors.scores import DetectorBand
+from eclose.errors import SettingError
 from eclose.readers.import_settings import ImportSettings
 from eclose.values.judgment import MAX_UNJUDGED_SHARE
+from eclose.values.own_criterion import OwnCriterion
 
 if TYPE_CHECKING:
     from eclose.calls.client import CallSettings
@@ -44,6 +47,18 @@ if TYPE_CHECKING:
 
 RECORDED = "written"
 """Word for a response with a judgment, which may lack labels: it is not accepted in any sense."""
+
+
+def _read_criterion(fields: Any) -> OwnCriterion:
+    """Return a criterion of a recipe: a mapping with name, question, labels and sees."""
+    from eclose.files.jsonl import parse_dataclass
+
+    if isinstance(fields, OwnCriterion):
+        return fields
+    if not isinstance(fields, Mapping):
+        raise SettingError(f"criteria: {fields!r} is no mapping. Write name, question, labels and sees of each.")
+    return parse_dataclass(OwnCriterion, dict(fields))
+
 
 # Judging is the usual command and validating the rare one, so `run` may be left out.
 app = typer.Typer(
@@ -84,6 +99,17 @@ def judge(
     attempts: Annotated[int, recipe_key(min=1)] = 2,
     max_tokens: Annotated[int, recipe_key(min=1)] = 4096,
     step_window: Annotated[int, recipe_key(min=1)] = 20,
+    passages: Annotated[
+        bool,
+        typer.Option(
+            "--passages",
+            help="Judge each passage too (needed, not needed, contradicts), for context precision and recall; one more "
+            "call a response.",
+        ),
+    ] = False,
+    criteria: Annotated[list[OwnCriterion] | None, recipe_key(parser=_read_criterion)] = None,
+    domain: Annotated[str | None, recipe_key()] = None,
+    reason_language: Annotated[str | None, recipe_key()] = None,
     only: Annotated[
         list[DetectorBand] | None,
         typer.Option(
@@ -155,6 +181,10 @@ def judge(
         max_tokens=max_tokens,
         temperature=temperature,
         step_window=step_window,
+        criteria=tuple(criteria or ()),
+        passages=passages,
+        domain=domain,
+        language=reason_language,
     )
     model = options.model(judge_model)
     find_inputs = partial(

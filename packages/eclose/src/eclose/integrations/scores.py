@@ -96,6 +96,8 @@ class ScoredResponse:
     derived: bool
     """Whether the trace id was derived from the response's id, since no span is known."""
     scores: tuple[VerdictScore, ...]
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """The user's own columns of the row that the response was read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,7 @@ class _ScoreBuilder:
             span_id=derive_hex_id(f"eclose span {response.id}", 16) if span is None or derived else span.span_id,
             derived=derived,
             scores=(*(self._score_criterion(case, criterion) for criterion in Criterion), *self._score_whole(case)),
+            columns=response.columns,
         )
 
     def _score_criterion(self, case: JudgedCase, criterion: Criterion) -> VerdictScore:

@@ -212,7 +212,7 @@ class MissingLabelCount:
     """The missing labels of one criterion for one kind of reason."""
 
     criterion: str
-    """``L``, ``A``, ``C``, ``K``, ``Acc`` or ``evidence``."""
+    """``L``, ``A``, ``C``, ``K``, ``Acc``, ``evidence``, ``criterion_NAME`` or ``passages``."""
     kind: str
     """Kind of the reason, without its details."""
     responses: int
@@ -265,8 +265,9 @@ def _build_rows(reasons: Counter[tuple[str, str]]) -> list[MissingLabelCount]:
     for (criterion, reason), count in sorted(reasons.items()):
         kind = missing_reason_kind(reason)
         details.setdefault((criterion, kind), Counter())[reason.removeprefix(kind).removeprefix(": ")] += count
-    # Evidence first, then the criteria in the order of the paper.
+    # Evidence first, then the criteria in the order of the paper, then what was asked on request.
     order = [EVIDENCE, *map(str, Criterion)]
+    order += sorted({criterion for criterion, _ in details}.difference(order))
     return [
         MissingLabelCount(criterion, kind, counts.total(), counts.most_common(1)[0][0])
         for (criterion, kind), counts in sorted(details.items(), key=lambda item: (order.index(item[0][0]), item[0][1]))

@@ -39,7 +39,7 @@ from eclose.values.answers import match_answer, match_any_answer
 from eclose.values.instance import Instance
 from eclose.values.judgment import PEOPLE_JUDGE, Judgment
 from eclose.values.response import Response
-from eclose.values.verdict import SettledVerdict, Verdict
+from eclose.values.verdict import AbstentionOutcome, SettledVerdict, Verdict
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -125,10 +125,18 @@ class JudgedCase:
         return match_accepted_answers(self.instance, self.response)
 
     @property
+    def abstention(self) -> AbstentionOutcome | None:
+        """Whether the response was right to say that it found no answer; None where it says no such thing."""
+        settled, answer = self.judgment.evidence_sufficient, self.response.answer
+        if self.judgment.abstained:
+            return AbstentionOutcome.of(settled)
+        # Judgments of earlier versions and of people do not record it: only a wrong abstention is looked for.
+        return AbstentionOutcome.WRONG if settled and answer is not None and abstains(answer) else None
+
+    @property
     def abstains(self) -> bool:
-        """Whether the answer says that it found none although the passages settle the question, by the judge."""
-        answer = self.response.answer
-        return bool(self.judgment.evidence_sufficient) and answer is not None and abstains(answer)
+        """Whether the response says that it found no answer."""
+        return self.abstention is not None
 
     @property
     def row(self) -> SettledVerdict:

@@ -28,7 +28,7 @@ from eclose.readers import conversion, rag_rows
 from eclose.readers.conversion import ConvertedRecord
 from eclose.readers.import_settings import CaseSelection, ImportSettings
 from eclose.readers.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout, is_known_record
-from eclose.readers.mapping import check_field_map, get_at_path, has_mapped_question, map_record
+from eclose.readers.mapping import check_field_map, drop_mapped_keys, get_at_path, has_mapped_question, map_record
 from eclose.readers.spans.cases import NO_DOCUMENTS, TIME_UNREAD, TraceCase
 from eclose.readers.spans.detection import TraceDialect, detect_trace_dialect
 from eclose.readers.spans.load import detect_pretty_trace, scan_traces
@@ -242,7 +242,11 @@ def _get_record_converter(
     layout = settings.format
     if layout is RecordLayout.MAPPED:
         return lambda record: rag_rows.convert_columns(
-            *map_record(record, settings.columns), layout, settings, instance_only=instance_only
+            *map_record(record, settings.columns),
+            layout,
+            settings,
+            own=drop_mapped_keys(record, settings.columns),
+            instance_only=instance_only,
         )
     if layout in rag_rows.TOOL_LAYOUTS:
         return partial(rag_rows.convert_tool_record, layout=layout, reading=settings, instance_only=instance_only)
@@ -352,8 +356,8 @@ def _check_value(path: Path, record: ReadRecord[ConvertedRecord], value: Value, 
 def drop_provenance(value: Instance | Response, *, derived: bool) -> Instance | Response:
     """Return a record as it is compared with another one of its id: without what a store or a clock adds."""
     if not isinstance(value, Instance):
-        # The id of a response is derived from its texts, and stands for the same texts at any time.
-        return replace(value, time=None)
+        # The id of a response stands for its texts: a table may repeat it with another time, number or date.
+        return replace(value, time=None, columns={})
     if not derived:
         return value
     passages = (replace(passage, id=str(number)) for number, passage in enumerate(value.evidence))
