@@ -22,6 +22,7 @@ from eclose.values.family import Family
 from eclose.values.instance import Instance
 from eclose_world.roles.request_handlers import build_world_handlers
 from eclose_world.server.app import ModelServerThread
+from studies.campaigns import engines
 from tests.generating import questions, server
 from tests.test_testing import cases, written
 
@@ -135,6 +136,7 @@ RUN_HERE = {
     "README.md": 1,
     "docs/guides/data.md": 1,
     "docs/guides/diagnose.md": 2,
+    "docs/guides/engines.md": 6,  # three of them by studies/campaigns/engines.py
     "docs/guides/generate.md": 2,
     "docs/guides/train.md": 5,
     "docs/guides/world.md": 1,
@@ -237,6 +239,17 @@ def test_the_lines_that_judge_one_response_run(tmp_path, monkeypatch, capsys):
         exec(compile(code, "diagnose.md", "exec"), {"free": eclose.CallSettings(unpriced=True)})
     # The world cannot read passages about a bridge in Lund; what matters here is that the lines run to their end.
     assert capsys.readouterr().out.split()[0] in {"True", "False", "None"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["pandas", "polars", "duckdb"])
+def test_the_lines_of_an_engine_label_a_table(engine, tmp_path, monkeypatch):
+    pytest.importorskip(engine)
+    rows = engines.write_responses(tmp_path / "responses.parquet", 5)
+    monkeypatch.chdir(tmp_path)
+    with ModelServerThread(build_world_handlers()) as model:
+        exec(compile(engines.point_at(engines.read_code(engine), model.base_url), "engines.md", "exec"), {})
+    assert engines.check_labels(tmp_path, rows) == []
 
 
 @pytest.mark.slow

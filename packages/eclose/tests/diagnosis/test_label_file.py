@@ -10,11 +10,13 @@ import time
 import urllib.request
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import eclose
+from eclose.api.results import default_report_folder
 from eclose.diagnosis import run_counts
 from eclose.diagnosis.label_file import (
     DERIVED_COLUMNS,
@@ -40,6 +42,8 @@ from tests.diagnosis.test_run_counts import attempt, contents, dirty_run, unique
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
+arrow_dataset = pytest.importorskip("pyarrow.dataset")
+fs = pytest.importorskip("pyarrow.fs")
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +87,92 @@ def test_a_folder_of_tables_is_read_in_the_order_of_their_names(labels, tmp_path
     counted, expected = count_runs([tmp_path]), count_runs([labels])
     assert contents(counted.labels) == contents(expected.labels)
     assert counted.case_set.cases == expected.case_set.cases
+
+
+def scatter(labels, folder):
+    """Write the table of a file as an engine does: several files, unfinished ones, and marks of success."""
+    whole = parquet.read_table(labels)
+    for number, start in enumerate(range(0, len(whole), 17)):
+        part = whole.slice(start, 17).replace_schema_metadata(None)
+        parquet.write_table(part, folder / f"part-{number:05}.snappy.parquet")
+        (folder / f".part-{number:05}.snappy.parquet.crc").write_bytes(b"crc")
+    (folder / "_SUCCESS").touch()
+    for hidden in ("_temporary/0/part-00000.parquet", ".staging/part-00000.parquet", "._part-00000.parquet"):
+        (folder / hidden).parent.mkdir(parents=True, exist_ok=True)
+        (folder / hidden).write_bytes(b"not yet")
+    return whole
+
+
+def test_files_that_engines_hide_are_not_read(labels, tmp_path):
+    scatter(labels, tmp_path)
+    counted, expected = count_runs([tmp_path]), count_runs([labels])
+    assert contents(counted.labels) == contents(expected.labels)
+    assert counted.case_set.cases == expected.case_set.cases
+    assert counted.case_set.notices == (UNCHECKED_CAVEAT,)
+
+
+@pytest.mark.parametrize("pattern", ["june/*.parquet", "ju*/part-?????.snappy.parquet", "j*", "**/*.parquet", "[j]une"])
+def test_a_pattern_stands_for_the_files_that_match(labels, tmp_path, monkeypatch, pattern):
+    (tmp_path / "june").mkdir()
+    scatter(labels, tmp_path / "june")
+    monkeypatch.chdir(tmp_path)
+    expected = contents(count_runs([labels]).labels)
+    for run in (pattern, tmp_path / pattern):
+        assert contents(count_runs([run]).labels) == expected
+
+
+@pytest.mark.parametrize(
+    "run,folder",
+    [
+        ("june/*.parquet", "june/report"),
+        ("*.parquet", "report"),
+        ("/data/j*/a.parquet", "/data/report"),
+        ("june/a.parquet", "june/report"),
+        ("run", "run/report"),
+    ],
+)
+def test_the_report_of_a_pattern_lies_above_its_first_wildcard(run, folder):
+    assert default_report_folder(run) == Path(folder)
+
+
+def test_a_pattern_of_no_file_is_refused_and_a_name_with_brackets_is_no_pattern(labels, tmp_path):
+    with pytest.raises(UserError, match=r"july/\*\.parquet: holds no Parquet file"):
+        count_runs([tmp_path / "july" / "*.parquet"])
+    folder = tmp_path / "run[1]"
+    folder.mkdir()
+    scatter(labels, folder)
+    assert len(count_runs([folder]).labels) == len(count_runs([labels]).labels)
+
+
+def test_columns_in_the_names_of_folders_are_read(labels, tmp_path):
+    whole = parquet.read_table(labels)
+    options = {"partitioning": ["model", "aligned"], "partitioning_flavor": "hive", "format": "parquet"}
+    # A name above the table says nothing about its rows.
+    folder = tmp_path / "benchmark=none" / "labels"
+    arrow_dataset.write_dataset(whole, folder, **options)
+    assert not list(folder.glob("*.parquet"))
+    assert is_label_file(folder)
+    counted, expected = count_runs([folder]), count_runs([labels])
+    assert sorted(list_rows(counted)) == sorted(list_rows(expected))
+    assert {case.response.id: case.instance for case in counted.case_set.cases} == {
+        case.response.id: case.instance for case in expected.case_set.cases
+    }
+
+
+def list_rows(counted):
+    labels = counted.labels
+    models = [labels.models[code] if code >= 0 else "" for code in labels.model]
+    keys = [labels.questions[number] for number in labels.question]
+    return list(zip(labels.ids.tolist(), labels.verdict.tolist(), models, map(str, keys), strict=True))
+
+
+@pytest.mark.parametrize("trace", ["_delta_log/00000.json", "metadata/v1.metadata.json", ".hoodie/hoodie.properties"])
+def test_a_folder_that_keeps_replaced_files_is_refused(labels, tmp_path, trace):
+    scatter(labels, tmp_path)
+    (tmp_path / trace).parent.mkdir()
+    (tmp_path / trace).touch()
+    with pytest.raises(UserError, match="is a table of Delta, Iceberg or Hudi"):
+        count_runs([tmp_path])
 
 
 def test_a_sample_reads_single_responses(dirty_run, labels, monkeypatch):  # noqa: F811
@@ -148,6 +238,10 @@ def invent_codes(table):
     return table.set_column(table.column_names.index("step_failures"), "step_failures", codes)
 
 
+def repeat_a_column(table):
+    return table.append_column("aligned", table["aligned"])
+
+
 def raise_version(table):
     metadata = {b"eclose": table.schema.metadata[b"eclose"].replace(b"eclose.labels/2", b"eclose.labels/1")}
     return table.replace_schema_metadata(metadata)
@@ -161,6 +255,7 @@ def raise_version(table):
         (repeat_rows, "was judged twice, in row 4 and row"),
         (remove_judges, "rows have no judge"),
         (invent_codes, "'L9' is none of"),
+        (repeat_a_column, "has two columns aligned"),
         (raise_version, "this version reads eclose.labels/2"),
     ],
 )
@@ -288,6 +383,20 @@ def test_labels_in_object_storage_are_read_alike(dirty_run, s3):  # noqa: F811
         count_runs([f"{s3}/runs/missing.parquet"])
     with pytest.raises(UserError, match="already"):
         write_labels(dirty_run, url)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ["labels", "labels/part-*.parquet", "l*/*", "labels/*.parquet?region=us-east-1"])
+def test_files_in_object_storage_are_read_by_folder_and_pattern(labels, s3, tmp_path, run):
+    scatter(labels, tmp_path)
+    filesystem, bucket = fs.FileSystem.from_uri(s3)
+    fs.copy_files(str(tmp_path), f"{bucket}/labels", destination_filesystem=filesystem)
+    for url in (f"{s3}/{run}", Path(f"{s3}/{run}")):
+        assert contents(count_runs([url]).labels) == contents(count_runs([labels]).labels)
+    with pytest.raises(UserError, match="holds no Parquet file"):
+        count_runs([f"{s3}/labels/july-*.parquet"])
+    with pytest.raises(SettingError, match="Name a folder on this computer"):
+        default_report_folder(f"{s3}/{run}")
 
 
 class TestSeveralRuns:

@@ -21,7 +21,7 @@ from eclose.diagnosis.response_failure import (
 )
 from eclose.diagnosis.run_counts import RunCounts, count_runs
 from eclose.errors import SettingError
-from eclose.files.parquet import get_remote_url, import_pyarrow, list_arrow_fields
+from eclose.files.parquet import get_remote_url, import_pyarrow, list_arrow_fields, split_path_pattern
 from eclose.files.run_folder import REPORT_FOLDER, REPORT_PAGE, VALIDATION_FILE, list_paths
 from eclose.files.tables import fit_column_type, infer_column_types
 from eclose.metrics.rates import Metric
@@ -409,7 +409,7 @@ def default_report_folder(run: Path | str) -> Path:
     """
     if (url := get_remote_url(run)) is not None:
         raise SettingError(f"{url}: is in object storage. Name a folder on this computer for the report with --out.")
-    folder = Path(run)
+    folder = Path(split_path_pattern(run)[0])
     return (folder.parent if folder.suffix == ".parquet" else folder) / REPORT_FOLDER
 
 

@@ -34,7 +34,15 @@ from eclose.diagnosis.response_failure import derive_failure_fields, name_readin
 from eclose.errors import UserError
 from eclose.files.json_reader import parse_json_object
 from eclose.files.jsonl import decode_core_value, encode_json_line
-from eclose.files.parquet import ParquetWriter, get_remote_url, import_pyarrow, list_arrow_fields, open_filesystem
+from eclose.files.parquet import (
+    ParquetWriter,
+    find_parquet_files,
+    get_remote_url,
+    import_pyarrow,
+    is_path_pattern,
+    list_arrow_fields,
+    open_filesystem,
+)
 from eclose.files.record_file import hash_ids
 from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.files.tables import fit_column_type, infer_column_types, make_plain, name_own_columns
@@ -135,13 +143,13 @@ def _name_reason_column(label: str) -> str:
 
 
 def is_label_file(run: Path | str) -> bool:
-    """Return whether a run is a table of labels: an address, a Parquet file, or a folder of them and of no run."""
+    """Return whether a run is a table of labels: an address, a Parquet file or pattern, or a folder of them alone."""
     path = Path(run)
-    if get_remote_url(run) is not None or path.suffix == ".parquet":
+    if get_remote_url(run) is not None or path.suffix == ".parquet" or is_path_pattern(path):
         return True
     if not path.is_dir() or any((path / name).exists() for name in (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)):
         return False
-    return any(path.glob("*.parquet"))
+    return any(any(path.glob(pattern)) for pattern in ("*.parquet", "*=*/**/*.parquet"))
 
 
 def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False) -> int:
@@ -284,22 +292,26 @@ class _LabelFile:
 
     def __init__(self, run: Path | str) -> None:
         self._arrow, _ = import_pyarrow("reading labels in Parquet")
-        from pyarrow import dataset, fs  # noqa: PLC0415 - an extra
+        from pyarrow import dataset  # noqa: PLC0415 - an extra
 
         self.name = get_remote_url(run) or str(run)
-        filesystem, path = open_filesystem(run)
         try:
-            paths = [path]
-            if filesystem.get_file_info([path])[0].type is fs.FileType.Directory:
-                entries = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
-                paths = sorted(info.path for info in entries if info.path.endswith(".parquet"))
-            self._fragments = list(dataset.dataset(paths, format="parquet", filesystem=filesystem).get_fragments())
+            filesystem, folder, paths = find_parquet_files(run)
+            simple = [field for field in label_schema() if not self._arrow.types.is_nested(field.type)]
+            options = {
+                "format": "parquet",
+                "filesystem": filesystem,
+                # Spark writes a column that it divides rows by into the names of folders: `model=ours/part.parquet`.
+                "partitioning": dataset.partitioning(self._arrow.schema(simple), flavor="hive"),
+                "partition_base_dir": folder,
+            }
+            self._fragments = list(dataset.dataset(paths, label_schema(), **options).get_fragments())
             schemas = [fragment.physical_schema for fragment in self._fragments]
             self._requested = tuple(dict.fromkeys(name for each in schemas for name in _list_requested(each.names)))
             labels = label_schema(self._requested)
             self._read = [name for name in labels.names if name not in DERIVED_COLUMNS]
             schema = self._arrow.schema([labels.field(name) for name in self._read])
-            self._dataset = dataset.dataset(paths, schema, format="parquet", filesystem=filesystem)
+            self._dataset = dataset.dataset(paths, schema, **options)
             own = self._find_own_columns(schemas, labels.names)
             self._own, self._schema = own.names, self._arrow.unify_schemas([schema, own])
             self._groups = [group for fragment in self._fragments for group in fragment.split_by_row_group()]
@@ -307,8 +319,8 @@ class _LabelFile:
             raise UserError(f"{self.name}: holds no table of labels that can be read ({error}).") from error
         if not paths:
             raise UserError(f"{self.name}: holds no Parquet file.")
-        for schema in schemas:
-            self._check_columns(schema)
+        for fragment, schema in zip(self._fragments, schemas, strict=True):
+            self._check_columns(schema, dataset.get_partition_keys(fragment.partition_expression))
         sizes = [group.row_groups[0].num_rows for group in self._groups]
         self._starts = np.cumsum([0, *sizes])
 
@@ -318,8 +330,11 @@ class _LabelFile:
         # One file may hold whole numbers where another holds others.
         return self._arrow.unify_schemas([self._arrow.schema([]), *other], promote_options="permissive")
 
-    def _check_columns(self, schema: Any) -> None:
-        if missing := [name for name in REQUIRED_COLUMNS if name not in schema.names]:
+    def _check_columns(self, schema: Any, in_path: Mapping[str, Any]) -> None:
+        names = [*schema.names, *in_path]
+        if repeated := [name for name in self._read if names.count(name) > 1]:
+            raise UserError(f"{self.name}: has two columns {repeated[0]}. Rename one of them.")
+        if missing := [name for name in REQUIRED_COLUMNS if name not in names]:
             raise UserError(
                 f"{self.name}: has no column {missing[0]}, so it is no table of labels as `eclose data labels RUN` "
                 f"writes it. If it holds responses, judge them first: eclose judge {self.name} --judge MODEL --out RUN."

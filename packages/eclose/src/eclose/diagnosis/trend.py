@@ -141,7 +141,8 @@ class _TimedLabels(NamedTuple):
         for number, rows in enumerate(np.split(np.arange(len(window)), np.flatnonzero(np.diff(window)) + 1)):
             counts = QuestionHitCounts.of(hits[rows], cases[rows] - hits[rows])
             total = int(responses[number])
-            rate = Rate(counts.hits, counts.cases, total - counts.cases)
+            judged_cases = int(counts.cases)
+            rate = Rate(int(counts.hits), judged_cases, total - judged_cases)
             windows.append((total, len(rows), ShownRate(rate, counts.estimate())))
         return windows
 

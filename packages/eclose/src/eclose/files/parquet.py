@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 _REMOTE = re.compile(r"(s3|gs|gcs|abfs|abfss):/+(.+)")
 
@@ -37,6 +38,95 @@ def open_filesystem(path: Path | str) -> tuple[Any, str]:
     except (OSError, ValueError) as error:
         raise UserError(f"{url}: cannot be opened ({error}).") from error
     return filesystem, inside
+
+
+def is_path_pattern(path: Path | str) -> bool:
+    """Return whether a path has wildcards, ``*`` and in a local path ``?`` and ``[``, and is no file itself."""
+    # A question mark in an address begins its options.
+    if (url := get_remote_url(path)) is not None:
+        return "*" in url
+    return re.search(r"[*?[]", str(path)) is not None and not Path(path).exists()
+
+
+def split_path_pattern(path: Path | str) -> tuple[str, list[str]]:
+    """Return the folder of a pattern, and the parts of its path from the first wildcard on; none of any other path."""
+    url = get_remote_url(path)
+    if not is_path_pattern(path):
+        return url or str(path), []
+    text, mark, options = url.partition("?") if url else (Path(path).as_posix(), "", "")
+    parts = text.split("/")
+    first = next(number for number, part in enumerate(parts) if re.search(r"[*?[]", part))
+    return ("/".join(parts[:first]) or ("/" if text.startswith("/") else ".")) + mark + options, parts[first:]
+
+
+class ParquetFiles(NamedTuple):
+    """The files of a table."""
+
+    filesystem: Any
+    folder: str
+    """Folder below which they are, or the file."""
+    paths: list[str]
+
+
+def find_parquet_files(path: Path | str) -> ParquetFiles:
+    """Return the files of a table, in the order of their names: a file, those of a folder, or those of a pattern.
+
+    Files and folders whose names begin with a dot or an underscore are left out: engines keep unfinished work there.
+
+    Raises:
+        UserError: The place cannot be opened, or is a table of Delta, Iceberg or Hudi.
+    """
+    from pyarrow import fs  # noqa: PLC0415 - an extra
+
+    fixed, pattern = split_path_pattern(path)
+    filesystem, folder = open_filesystem(fixed)
+    places = sorted(_match_pattern(filesystem, folder, pattern)) if pattern else [folder]
+    found = []
+    for place in places:
+        if filesystem.get_file_info([place])[0].type is fs.FileType.Directory:
+            found += _list_folder(filesystem, place)
+        else:
+            found.append(place)
+    return ParquetFiles(filesystem, folder, found)
+
+
+def _match_pattern(filesystem: Any, folder: str, pattern: Sequence[str]) -> Iterator[str]:
+    """Yield the paths below a folder that match the parts of a pattern; ``**`` is any number of folders."""
+    from pyarrow import fs  # noqa: PLC0415 - an extra
+
+    first, *rest = pattern
+    if first == "**" and rest:
+        yield from _match_pattern(filesystem, folder, rest)
+    for info in filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+        if _is_hidden(info.base_name) or not fnmatchcase(info.base_name, first):
+            continue
+        if not rest:
+            yield info.path
+        elif info.type is fs.FileType.Directory:
+            yield from _match_pattern(filesystem, info.path, pattern if first == "**" else rest)
+
+
+def _list_folder(filesystem: Any, folder: str) -> list[str]:
+    """Return the Parquet files of a folder and all below it."""
+    from pyarrow import fs  # noqa: PLC0415 - an extra
+
+    entries = [info.path for info in filesystem.get_file_info(fs.FileSelector(folder, recursive=True))]
+    names = [path.removeprefix(folder).strip("/") for path in entries]
+    if any(re.search(r"(^|/)(_delta_log|\.hoodie)(/|$)|\.metadata\.json$", name) for name in names):
+        raise UserError(
+            f"{folder}: is a table of Delta, Iceberg or Hudi, whose folder keeps files that were replaced. "
+            "Write its rows to a folder of plain Parquet files."
+        )
+    return sorted(
+        path
+        for path, name in zip(entries, names, strict=True)
+        if name.endswith(".parquet") and not any(map(_is_hidden, name.split("/")))
+    )
+
+
+def _is_hidden(name: str) -> bool:
+    # A column may begin with an underscore: `_day=1` is a folder of its rows.
+    return name.startswith((".", "_")) and "=" not in name
 
 
 def import_pyarrow(purpose: str = "writing Parquet") -> tuple[Any, Any]:
