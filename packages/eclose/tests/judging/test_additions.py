@@ -36,6 +36,7 @@ from eclose.values.own_criterion import OwnCriterion
 from eclose.values.response import Response, SpanRef, Trace
 from eclose_world.roles.request_handlers import build_world_handlers
 from eclose_world.server.app import ModelServerThread
+from tests.calls.ledger.postgres import fresh_database
 from tests.growing import make_rows, write_rows
 
 # Servers of tests share a name.
@@ -338,6 +339,19 @@ def test_another_ledger_is_refused_and_nobody_is_asked(tmp_path, rows):
         (run / "ledger.sqlite").rename(tmp_path / "moved.sqlite")
         assert len(eclose.diagnose(run)) == 1
         judge(inputs, server, run, ledger=tmp_path / "moved.sqlite")
+
+
+@pytest.mark.database
+def test_a_run_grows_on_a_shared_ledger_and_what_is_there_is_diagnosed(tmp_path, rows):
+    run, url = tmp_path / "run", fresh_database()
+    with ModelServerThread(build_world_handlers()) as server:
+        for number in (1, 2):
+            judge(add(write_rows(tmp_path / "a.jsonl", rows[:number]), run), server, run, ledger=url)
+        assert {line["paid"] for line in server.bill()["requests"].values()} == {1}
+        add(write_rows(tmp_path / "b.jsonl", rows[:3]), run)
+    results = eclose.diagnose(run)
+    assert f"UNFINISHED: {run}: 2 of 3" in results.notices[0]
+    assert len(results) == 2
 
 
 def test_rows_are_added_from_python_and_what_was_added_is_said(tmp_path, rows):
