@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +21,7 @@ from eclose.cli.main import app
 from eclose.errors import SettingError, UserError
 from eclose.files import jsonl
 from eclose.files.growth import read_growth
-from eclose.files.manifest import read_manifest
+from eclose.files.manifest import hash_work_identity, read_manifest
 from eclose.integrations.scores import read_score_table
 from eclose.judging.additions import CUT_LINE, KNOWN, ROOT_MISSING, add_responses, hold_run
 from eclose.judging.inputs import find_judge_inputs
@@ -30,9 +32,11 @@ from eclose.readers.judged_run import read_conversion_losses, read_judged_cases
 from eclose.readers.response_tasks import ResponseTasks
 from eclose.values.instance import Instance, Passage
 from eclose.values.judgment import Judgment
+from eclose.values.own_criterion import OwnCriterion
 from eclose.values.response import Response, SpanRef, Trace
 from eclose_world.roles.request_handlers import build_world_handlers
 from eclose_world.server.app import ModelServerThread
+from tests.calls.ledger.postgres import fresh_database
 from tests.growing import make_rows, write_rows
 
 # Servers of tests share a name.
@@ -193,6 +197,15 @@ def test_other_settings_are_refused_before_anything_is_taken_unless_forced(tmp_p
     assert read_growth(run).run_id != before.run_id
 
 
+def test_a_criterion_of_ones_own_stays_the_same_setting(tmp_path, rows):
+    criterion = {"name": "tone", "question": "Is it polite?", "labels": ("yes", "no"), "sees": ("question", "answer")}
+    judge = JUDGE | JudgeSettings(criteria=(OwnCriterion(**criterion),)).identity
+    path = write_rows(tmp_path / "a.jsonl", rows[:1])
+    first, second = (add_responses(path, tmp_path / "run", judge, ALL) for _ in range(2))
+    assert first.origin == second.origin
+    assert read_growth(tmp_path / "run").run_id == hash_work_identity("judge", judge, first.origin)
+
+
 @pytest.mark.parametrize("name", ["instances.jsonl", "responses.jsonl"])
 def test_a_changed_record_is_refused_and_judged_anew_when_forced(tmp_path, rows, name):
     run = tmp_path / "run"
@@ -303,6 +316,16 @@ def test_a_run_that_was_judged_without_growing_keeps_its_judgments(tmp_path, row
     assert len(read_judged_cases(run).cases) == 3
 
 
+def test_a_run_that_grows_keeps_its_identity_in_the_ledger(tmp_path, rows):
+    run = tmp_path / "run"
+    with ModelServerThread(build_world_handlers()) as server:
+        judge(add(write_rows(tmp_path / "a.jsonl", rows[:1]), run), server, run)
+        judge(add(write_rows(tmp_path / "b.jsonl", rows[1:2]), run), server, run)
+    with closing(sqlite3.connect(run / "ledger.sqlite")) as ledger:
+        outcomes = ledger.execute("SELECT DISTINCT run FROM ledger_outcomes").fetchall()
+    assert outcomes == [(read_growth(run).run_id.encode(),)]
+
+
 def test_another_ledger_is_refused_and_nobody_is_asked(tmp_path, rows):
     run, path = tmp_path / "run", write_rows(tmp_path / "a.jsonl", rows[:1])
     with ModelServerThread(build_world_handlers()) as server:
@@ -316,6 +339,19 @@ def test_another_ledger_is_refused_and_nobody_is_asked(tmp_path, rows):
         (run / "ledger.sqlite").rename(tmp_path / "moved.sqlite")
         assert len(eclose.diagnose(run)) == 1
         judge(inputs, server, run, ledger=tmp_path / "moved.sqlite")
+
+
+@pytest.mark.database
+def test_a_run_grows_on_a_shared_ledger_and_what_is_there_is_diagnosed(tmp_path, rows):
+    run, url = tmp_path / "run", fresh_database()
+    with ModelServerThread(build_world_handlers()) as server:
+        for number in (1, 2):
+            judge(add(write_rows(tmp_path / "a.jsonl", rows[:number]), run), server, run, ledger=url)
+        assert {line["paid"] for line in server.bill()["requests"].values()} == {1}
+        add(write_rows(tmp_path / "b.jsonl", rows[:3]), run)
+    results = eclose.diagnose(run)
+    assert f"UNFINISHED: {run}: 2 of 3" in results.notices[0]
+    assert len(results) == 2
 
 
 def test_rows_are_added_from_python_and_what_was_added_is_said(tmp_path, rows):

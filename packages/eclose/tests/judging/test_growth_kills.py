@@ -144,6 +144,7 @@ class GrowingRun:
         for name in ("responses.jsonl", "judgments.jsonl"):
             assert (self.run / name).read_bytes() == (whole / name).read_bytes()
         assert len(self.server.bill()["requests"]) == len(bill)
+        assert not [path.name for path in self.run.iterdir() if path.name.startswith(".")]
         assert len(eclose.diagnose(self.run)) == len(self.rows)
 
 

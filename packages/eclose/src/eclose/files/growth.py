@@ -84,7 +84,7 @@ def read_growth(run: Path) -> RunGrowth | None:
         ) from invalid
 
 
-def is_growing(run: Path) -> bool:
+def awaits_judgments(run: Path) -> bool:
     """Return whether a run has taken responses whose judgments are not written yet."""
     if not (run / GROWTH_FILE).is_file():
         return False

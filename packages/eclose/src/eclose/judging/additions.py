@@ -7,6 +7,7 @@ left out or refused stays where it was: given again, it is read again.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections import Counter
 from contextlib import contextmanager
@@ -58,7 +59,7 @@ from eclose.readers.load import (
 )
 from eclose.readers.response_tasks import QUESTION_MISSING
 from eclose.readers.spans.cases import LOCAL_ROOT_NOTE, NO_ROOT
-from eclose.values.identity import canonical_bytes
+from eclose.values.identity import canonical_bytes, canonical_json
 from eclose.values.instance import Instance
 from eclose.values.response import Response
 
@@ -177,6 +178,8 @@ def _join_counts(counts: Mapping[str, RecordCounts]) -> str:
 
 def _find_growth(run: Path, judge: Mapping[str, Any], *, force: bool) -> RunGrowth:
     """Return the record of a run, made where it did not grow so far; raise where its judge or its files differ."""
+    # As a file of JSON spells them, which the settings of before were read from.
+    judge = json.loads(canonical_json(judge))
     growth = read_growth(run)
     if growth is None:
         growth = _begin_growth(run, judge)
@@ -190,7 +193,7 @@ def _find_growth(run: Path, judge: Mapping[str, Any], *, force: bool) -> RunGrow
             f"{run}: its responses were judged with other settings ({'; '.join(changes)}). Give the same settings, "
             "name another folder, or pass --force to judge all of them with these."
         )
-    return replace(growth, settings=dict(judge))
+    return replace(growth, settings=judge)
 
 
 def _begin_growth(run: Path, judge: Mapping[str, Any]) -> RunGrowth:

@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from eclose.errors import RecordError, UserError
-from eclose.files.growth import is_growing, read_growth
+from eclose.files.growth import awaits_judgments, read_growth
 from eclose.files.json_reader import read_json_objects, require_regular_file
 from eclose.files.jsonl import DUPLICATE, ID_REUSED, scan_records
 from eclose.files.record_file import RecordFile, hash_ids
@@ -400,7 +400,7 @@ def check_judged_run(run: Path, *, allow_stale: bool = False) -> ProvenanceCheck
     # Missing inputs are reported before missing judgments: without responses there is nothing to judge.
     for name in (INSTANCES_FILE, RESPONSES_FILE):
         require_regular_file(run / name)
-    if not (run / JUDGMENTS_FILE).exists() or is_growing(run):
+    if not (run / JUDGMENTS_FILE).exists() or awaits_judgments(run):
         raise UserError(_describe_unjudged(run))
     # Before anything is joined: ids alone would also join judgments of another version of the same responses.
     return check_judged_inputs(run, allow_stale=allow_stale)
@@ -461,7 +461,7 @@ def copy_unfinished_run(run: Path, folder: Path) -> tuple[Path, str] | None:
 
     The copy is a folder of the same name in ``folder`` with links to the files of ``run``. None for other runs.
     """
-    if not (run / RESPONSES_FILE).is_file() or ((run / JUDGMENTS_FILE).exists() and not is_growing(run)):
+    if not (run / RESPONSES_FILE).is_file() or ((run / JUDGMENTS_FILE).exists() and not awaits_judgments(run)):
         return None
     if not (judgments := _read_unfinished_judgments(run)):
         return None
@@ -494,7 +494,7 @@ def _describe_unjudged(run: Path) -> str:
 
 def read_judged_ids(run: Path) -> set[str]:
     """Return the ids of the responses that are judged so far."""
-    if (run / JUDGMENTS_FILE).exists() and not is_growing(run):
+    if (run / JUDGMENTS_FILE).exists() and not awaits_judgments(run):
         return {record.value.response_id for record in scan_records(run / JUDGMENTS_FILE, Judgment) if record.value}
     return {json.loads(line)["response_id"] for line in _read_unfinished_judgments(run)}
 
