@@ -86,8 +86,7 @@ class FailureList:
             found = find_failure_kind(case)
             assert found is not None
             rows[found].append(row)
-            if found in listed:
-                own = infer_column_types([case.response.columns], own)
+            own = infer_column_types([case.response.columns], own)
         sizes = Counter({each: len(numbers) for each, numbers in rows.items() if numbers})
         self.counts = dict(sizes.most_common())
         self._rows = {each: np.array(rows[each]) for each in self.counts if each in listed}
