@@ -10,6 +10,7 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
+import eclose
 from eclose.api.results import diagnose
 from eclose.calls.retry import ServiceDown
 from eclose.cli.main import app
@@ -29,6 +30,7 @@ from eclose_world.server.app import ModelServerThread
 from eclose_world.server.chat_requests import HandlerRegistry, ScriptedReply
 from eclose_world.server.faults import ServerBehaviour, ServerFault
 from tests.generating import recipe
+from tests.judging.requested_handlers import register_requested_handlers
 
 
 def command(*arguments, code=0):
@@ -205,6 +207,43 @@ def test_a_judge_that_is_asked_three_times_in_one_call_each_tells_how_often_it_f
     flipped = int(line.split("C in ")[1].split()[0])
     # Three draws that err one time in ten are not all alike in 27 of a hundred.
     assert 0.15 * len(verdicts) < flipped < 0.4 * len(verdicts)
+
+
+TONE = {"name": "tone", "question": "Is the answer polite?", "labels": ["polite", "rude"], "sees": ["answer"]}
+
+
+@pytest.mark.slow
+def test_what_is_asked_on_request_is_paid_once_and_stands_beside_the_rates(tmp_path):
+    """A criterion and hints of a recipe, and passages by a flag; the labels of the paper are those without them."""
+    run = tmp_path / "run"
+    command("world", "make", "--out", run, "--questions", 6, "--failure", "answer_decoupling=0.3")
+    settings = recipe(tmp_path, criteria=[TONE], domain="film history", reason_language="German")
+    registry = build_world_handlers()
+    register_requested_handlers(registry)
+    with ModelServerThread(registry) as server:
+        words = ["judge", run, "--judge", server.base_url, "--no-price"]
+        command(*words, "--out", tmp_path / "plain")
+        plain = server.bill(keys=False)["totals"]["paid"]
+        asked = [*words, "--out", tmp_path / "asked", "--passages", *settings]
+        forecast = command(*asked, "--dry-run")
+        command(*asked)
+        paid = server.bill(keys=False)["totals"]["paid"] - plain
+        assert f"{paid:,} calls" in forecast
+        command(*asked, "--force")
+        assert server.bill(keys=False)["totals"]["paid"] == plain + paid
+    before, after = (eclose.diagnose(tmp_path / name) for name in ("plain", "asked"))
+    assert [case.verdict for case in before] == [case.verdict for case in after]
+    assert before.diagnosis.requested == {}
+    rates = after.diagnosis.requested
+    answered = sum(case.response.answer is not None for case in after)
+    assert (rates["own_tone"].n, rates["own_tone"].estimate.value) == (answered, 1)
+    assert rates["context_recall"].estimate.value == 1
+    # The oracle needs some of the passages, and those in between are not.
+    assert 0 < rates["context_precision"].estimate.value < 1
+    shown = command("judge", "show", tmp_path / "asked", after.cases[0].response.id)
+    assert "judge_own" in shown
+    assert "judge_passages" in shown
+    assert "film history" in shown
 
 
 @pytest.mark.slow

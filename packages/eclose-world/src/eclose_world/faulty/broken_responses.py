@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from eclose.prompts.response_prompt import format_completion
+from eclose.reading.recorded import is_abstention
 from eclose.values.identity import hash_sort_key
 from eclose.values.judgment import LocalFailure, StepJudgment
 from eclose.values.response import Response, ResponseSource, Trace
@@ -415,12 +416,10 @@ class ResponseBreaker:
         text = format_completion(Trace.of(*(step.text for step in steps)), answer)
         # The id must not reveal the failure to a judge, so it is a hash of the text.
         name = f"{self.item.instance.id}/{hash_sort_key(text)[:8]}"
-        return BrokenResponse(
-            Response.from_completion(name, self.item.instance.id, text, ResponseSource("world saboteur")),
-            plan,
-            tuple(judgments),
-            Verdict(not draft.wrong, draft.aligned, draft.closed, draft.complete, draft.correct),
-        )
+        response = Response.from_completion(name, self.item.instance.id, text, ResponseSource("world saboteur"))
+        labels = (not draft.wrong, draft.aligned, draft.closed, draft.complete, draft.correct)
+        verdict = Verdict(*labels, abstained=is_abstention(response))
+        return BrokenResponse(response, plan, tuple(judgments), verdict)
 
 
 def _is_link(move: SolutionMove) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from eclose.reading.recorded import is_abstention
 from eclose.values.instance import Instance
 from eclose.values.judgment import (
     NO_ANSWER_REASON,
@@ -61,6 +62,7 @@ def judge_by_oracle(instance: Instance, response: Response) -> Judgment:
         complete=case.decide(Criterion.COMPLETENESS, case.complete),
         correct=case.decide(Criterion.CORRECTNESS, case.correct),
         unjudged=case.reasons,
+        abstained=is_abstention(response),
     )
 
 

@@ -388,8 +388,8 @@ class _LabelFile:
             raise describe_reused_id(Path(self.name), Judgment, ids[repeat].as_py(), *places)
         table = _make_table(columns, hashes, self.name)
         values = np.zeros((len(table), len(self._requested)))
-        for place, name in enumerate(self._requested):
-            values[:, place] = _read_values(columns, name)
+        for column, name in enumerate(self._requested):
+            values[:, column] = _read_values(columns, name)
         return replace(table, requested=self._requested, values=values)
 
     def read_cases(self, positions: Indices) -> Iterator[JudgedCase]:
@@ -484,8 +484,8 @@ def _read_values(columns: Any, name: str) -> Floats:
     """Return a column of what judges gave on request, as ``LabelTable.values`` holds it."""
     column = columns[name].cast("int8") if name.startswith(OWN_PREFIX) else columns[name]
     values = np.array(column.fill_null(int(UNJUDGED))).astype(float)
-    asked = columns[name].is_valid().to_numpy() | columns[_name_requested_reason(name)].is_valid().to_numpy()
-    values[~asked] = NOT_ASKED
+    is_asked = columns[name].is_valid().to_numpy() | columns[_name_requested_reason(name)].is_valid().to_numpy()
+    values[~is_asked] = NOT_ASKED
     return values
 
 

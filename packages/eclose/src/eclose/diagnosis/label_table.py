@@ -334,12 +334,12 @@ class LabelTable:
         """Return the share or the mean of what judges gave on request, by column."""
         rates = {}
         for name, column in zip(self.requested, self.values.T, strict=True):
-            judged, asked = column >= 0, column > NOT_ASKED
-            if asked.any():
+            judged, requests = column >= 0, column > NOT_ASKED
+            if requests.any():
                 values, question = column[judged], self.question[judged]
                 sums = np.bincount(question, values), np.bincount(question, 1 - values)
                 counts = QuestionHitCounts(tuple((hit, miss, 1) for hit, miss in zip(*sums, strict=True) if hit + miss))
-                rates[name] = RequestedRate(int(judged.sum()), int((asked & ~judged).sum()), counts.estimate())
+                rates[name] = RequestedRate(int(judged.sum()), int((requests & ~judged).sum()), counts.estimate())
         return rates
 
     def count_readings(self) -> dict[ReadingKey, int]:

@@ -132,9 +132,12 @@ def build_judge_requests(
     if subject.locating:
         split = subject.split_at(answer_step or len(response.trace.steps))
         prompts += [build_judge_prompt(material) for name in split.opened for material in split.disclose(name)]
-    asked = [*((prompt, settings.repeat) for prompt in prompts), *list_requested_prompts(instance, response, settings)]
+    repeated = [
+        *((prompt, settings.repeat) for prompt in prompts),
+        *list_requested_prompts(instance, response, settings),
+    ]
     for replica in range(settings.repeat):
-        for prompt, times in asked:
+        for prompt, times in repeated:
             if replica < times:
                 yield build_structured_request(add_hints(prompt, settings.hints), settings.decoding, replica)
 

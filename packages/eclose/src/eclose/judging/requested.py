@@ -71,11 +71,11 @@ async def ask_requested(
         return label
 
     repetitions = range(settings.repeat)
-    asked = [asyncio.ensure_future(ask(criterion, number)) for criterion in settings.criteria for number in repetitions]
+    calls = [asyncio.ensure_future(ask(criterion, number)) for criterion in settings.criteria for number in repetitions]
     passages = asyncio.ensure_future(_ask_about_passages(instance, model, settings, replica))
     # Every call is waited for before an error is raised, so that no paid reply is left without a reader.
-    await asyncio.gather(*asked, passages, return_exceptions=True)
-    labels = [call.result() for call in asked]
+    await asyncio.gather(*calls, passages, return_exceptions=True)
+    labels = [call.result() for call in calls]
     rows = (labels[start : start + settings.repeat] for start in range(0, len(labels), settings.repeat))
     own = {criterion.name: _take_majority(row) for criterion, row in zip(settings.criteria, rows, strict=True)}
     return RequestedLabels(own, passages.result())

@@ -280,8 +280,8 @@ def _select_decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
         if question in guidelines
     ]
     # What is asked on request changes no label that is validated.
-    kept = {name: value for name, value in settings.items() if name not in REQUESTED_SETTINGS}
-    return {**kept, "guidelines": {str(question): guidelines[question] for question in decisive}}
+    validated = {name: value for name, value in settings.items() if name not in REQUESTED_SETTINGS}
+    return {**validated, "guidelines": {str(question): guidelines[question] for question in decisive}}
 
 
 def _question_codes(run: JudgedRun, settled: Mapping[str, SettledVerdict]) -> Indices:

@@ -103,8 +103,7 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
         "correct_but_insufficient": diagnosis.correct_but_insufficient,
         "incorrect_but_sufficient": diagnosis.incorrect_but_sufficient,
         "inconsistent": diagnosis.inconsistent,
-        **({"requested": to_plain(diagnosis.requested)} if diagnosis.requested else {}),
-        **({"abstentions": to_plain(diagnosis.abstentions)} if diagnosis.abstentions else {}),
+        **_occurring(abstentions=diagnosis.abstentions, requested=diagnosis.requested),
         "unjudged": to_plain(diagnosis.unjudged),
         "flips": {name: _flips(counts) for name, counts in diagnosis.flips.items()},
         "same_family": [{"judge": judge, "model": model} for judge, model in diagnosis.same_family_pairs],
@@ -126,6 +125,11 @@ def _headline(diagnosis: Diagnosis, context: ReportContext) -> list[dict[str, An
         }
         for statement in build_report_headline(diagnosis, context)
     ]
+
+
+def _occurring(**counts: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the counts that are not empty, so that a run without any keeps its keys."""
+    return {name: to_plain(each) for name, each in counts.items() if each}
 
 
 def _readings(diagnosis: Diagnosis) -> dict[str, Any]:
