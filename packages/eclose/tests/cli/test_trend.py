@@ -73,6 +73,9 @@ def test_the_page_of_a_trend_has_the_plot_and_the_table_without_a_script(run, tm
     assert (code, output.splitlines()[-1]) == (0, f"{page}: written")
     # Half of the responses of the last window are not judged, too many for a dot.
     assert (html.count("<circle"), html.count("<tr><td>")) == (40, 41)
+    # The limit of 5 % on a scale to 40 % of 240 pixels; the greatest interval of a day ends at 33.7 %.
+    assert "From 0 at the bottom to 40\N{NO-BREAK SPACE}% at the top" in html
+    assert '<line class="limit" x1="0" x2="100%" y1="210.0" y2="210.0"/>' in html
     assert "alarm at the end of the window of 2026-12-0" in html
     assert "Without a time, and in no window: 1." in html
     assert "<script" not in html

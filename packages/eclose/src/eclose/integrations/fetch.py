@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -323,26 +323,26 @@ def fetch_traces(
         end = _read_moment("until", until)
     path, address = Path(out), check_base_url(address)
     headers = TRACE_STORES[store].read_headers(environ)
-    wanted = FetchState(store, address, project or source.project, since=begin, until=begin)
-    before = _find_state(path, wanted)
-    state = before
+    request = FetchState(store, address, project or source.project, since=begin, until=begin)
+    before = state = _find_state(path, request)
     windows = list(_divide(before.until, end, by))
     if not windows:
-        return FetchResult(path, state, before)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for state in _append_windows(path, before, _read_windows(source, wanted, windows, headers)):
+        return FetchResult(path, before, before)
+    for state in _append_windows(path, before, iterate_async(_read_windows(source, before, windows, headers))):
         if watch is not None:
             watch(state)
     return FetchResult(path, state, before)
 
 
-def _append_windows(path: Path, state: FetchState, pieces: AsyncGenerator[_Piece, None]) -> Iterator[FetchState]:
-    """Append the records of windows to a file; yield what it holds after each window."""
+def _append_windows(path: Path, before: FetchState, pieces: Iterable[_Piece]) -> Iterator[FetchState]:
+    """Append the records of windows to a file; yield what it holds after each of them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         # What stands behind is of a window that broke off.
-        file.truncate(state.bytes)
-        _write_state(path, state)
-        for piece in iterate_async(pieces):
+        file.truncate(before.bytes)
+        _write_state(path, before)
+        state = before
+        for piece in pieces:
             content = b"".join(json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in piece.records)
             file.write(content)
             state = replace(
@@ -375,19 +375,19 @@ def _read_moment(name: str, text: str) -> str:
     return moment
 
 
-def _find_state(path: Path, wanted: FetchState) -> FetchState:
+def _find_state(path: Path, request: FetchState) -> FetchState:
     """Return what a file holds by an earlier fetch; raise where it is of something else."""
     if not _state_path(path).is_file():
         if path.exists() and path.stat().st_size:
             raise UserError(f"{path}: exists, and no fetch wrote it. Name another file, or remove it.")
-        return wanted
+        return request
     state = parse_dataclass(FetchState, parse_json_object(_state_path(path).read_bytes()))
     for name in ("store", "address", "project"):
-        if (earlier := getattr(state, name)) != getattr(wanted, name):
+        if (earlier := getattr(state, name)) != getattr(request, name):
             raise SettingError(
-                f"{path}: holds traces of {name} {earlier}. Name another file for {getattr(wanted, name)}."
+                f"{path}: holds traces of {name} {earlier}. Name another file for {getattr(request, name)}."
             )
-    if (to_microseconds(wanted.since) or 0) < (to_microseconds(state.since) or 0):
+    if (to_microseconds(request.since) or 0) < (to_microseconds(state.since) or 0):
         raise SettingError(f"{path}: begins at {state.since}. Name another file for what came before.")
     if not path.is_file() or path.stat().st_size < state.bytes:
         raise UserError(f"{path}: is shorter than it was fetched. Name another file, or remove {_state_path(path)}.")
@@ -415,13 +415,13 @@ class _Piece(NamedTuple):
 
 
 async def _read_windows(
-    source: TraceSource, wanted: FetchState, windows: Sequence[tuple[datetime, datetime]], headers: Mapping[str, str]
+    source: TraceSource, fetched: FetchState, windows: Sequence[tuple[datetime, datetime]], headers: Mapping[str, str]
 ) -> AsyncGenerator[_Piece, None]:
     """Yield the records of the windows, some traces at a time."""
-    async with HttpClient(wanted.address, headers, largest=_MOST_BYTES) as http:
-        client = StoreClient(http, wanted.address, _OUTAGE)
+    async with HttpClient(fetched.address, headers, largest=_MOST_BYTES) as http:
+        client = StoreClient(http, fetched.address, _OUTAGE)
         for since, until in windows:
-            window = _Window(wanted.project, since, until)
+            window = _Window(fetched.project, since, until)
             try:
                 ids = await source.list_ids(client, window)
                 step = source.batch * _CONCURRENCY
@@ -429,7 +429,7 @@ async def _read_windows(
                     yield await _read_some(source, client, window, ids[start : start + step])
             except StoreRefusal as refusal:
                 problem = str(refusal).rstrip(".")
-                raise UserError(f"{wanted.address}: {_OUTAGE[0]} from {_format(since)} on ({problem}).") from None
+                raise UserError(f"{fetched.address}: {_OUTAGE[0]} from {_format(since)} on ({problem}).") from None
             yield _Piece([], 0, 0, until)
 
 
@@ -440,7 +440,7 @@ async def _read_some(source: TraceSource, client: StoreClient, window: _Window, 
     records = {trace_id: part.get(trace_id) for part, batch in zip(parts, batches, strict=True) for trace_id in batch}
     return _Piece(
         [record for trace_id in ids for record in records[trace_id] or ()],
-        traces=sum(bool(found) for found in records.values()),
-        empty=sum(found is None for found in records.values()),
+        traces=sum(bool(records[trace_id]) for trace_id in ids),
+        empty=sum(records[trace_id] is None for trace_id in ids),
         end=None,
     )

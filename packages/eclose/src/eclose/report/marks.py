@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PLOTTED_METRICS = (Metric.ACCURACY, Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
 """Metrics of the rate plot."""
-_SCALES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
+AXIS_ENDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 """Possible ends of an axis, as rates."""
 
 
@@ -227,7 +227,7 @@ def _scale(groups: Sequence[GroupRates], metric: Metric, corrected: Estimate | N
     spans = [span for group in groups for span in (group.estimates[metric].interval, group.rates[metric].bounds)]
     tops = [span.high for span in (*spans, corrected.interval if corrected else None) if span]
     # The smallest scale that holds every interval and band.
-    return next(scale for scale in _SCALES if scale >= min(max(tops, default=0.0), 1.0))
+    return next(scale for scale in AXIS_ENDS if scale >= min(max(tops, default=0.0), 1.0))
 
 
 def _span(interval: Interval | None, scale: float) -> tuple[float, float] | None:
@@ -290,7 +290,7 @@ def layout_difference_plot(comparison: RunComparison) -> tuple[str, list[tuple[s
     estimates = {metric: comparison.overall.differences[metric].estimate for metric in TABLE_METRICS}
     ends = [abs(end) for estimate in estimates.values() if estimate.interval for end in estimate.interval]
     # One scale for all rates, so that bars of different rates can be compared.
-    scale = next(scale for scale in _SCALES if scale >= min(max(ends, default=0.0), 1.0))
+    scale = next(scale for scale in AXIS_ENDS if scale >= min(max(ends, default=0.0), 1.0))
     rows = [
         (metric.value, METRIC_WORDS[metric][0], _difference_dot(comparison.overall.differences[metric], scale))
         for metric in TABLE_METRICS

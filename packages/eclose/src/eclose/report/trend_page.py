@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.diagnosis.number_format import format_percent
 from eclose.diagnosis.trend import format_window_start
+from eclose.metrics.rates import Metric
 from eclose.report.formats.html_template import csp_source_hash, load_page_template, read_page_text
+from eclose.report.marks import AXIS_ENDS
 from eclose.report.wording import METRIC_WORDS
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 _POLICY = "default-src 'none'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 _HEIGHT = 240
-"""Height of the plot in pixels, for rates from 0 to 1."""
+"""Height of the plot in pixels."""
 
 
 class TrendMark(NamedTuple):
@@ -36,15 +38,17 @@ def render_trend_page(trend: Trend, name: str, notices: Sequence[str]) -> str:
     """Return the page of a trend of the run ``name``."""
     from markupsafe import Markup  # noqa: PLC0415 - belongs to jinja2, which only pages need
 
+    end = _find_axis_end(trend)
     style = read_page_text("page.css") + read_page_text("trend.css")
     html: str = load_page_template("trend.html").render(
         trend=trend,
         name=name,
         notices=notices,
         metric_words=METRIC_WORDS[trend.metric][0],
-        marks=_layout_marks(trend),
+        marks=_layout_marks(trend, end),
         height=_HEIGHT,
-        limit=None if trend.limit is None else _drop(trend.limit),
+        axis_end=f"{100 * end:g} %",
+        limit=None if trend.limit is None else _drop(trend.limit / end),
         alarm=None if trend.alarm is None else format_window_start(trend.alarm, trend.by),
         policy=_POLICY.format(style=csp_source_hash(style)),
         style=Markup(style),  # part of the package, not a value
@@ -52,7 +56,16 @@ def render_trend_page(trend: Trend, name: str, notices: Sequence[str]) -> str:
     return html
 
 
-def _layout_marks(trend: Trend) -> list[TrendMark]:
+def _find_axis_end(trend: Trend) -> float:
+    """Return the rate at the top of the plot: all for most rates, less for the gap, which is small."""
+    if trend.metric is not Metric.GAP_RATE:
+        return 1.0
+    intervals = (window.rate.interval for window in trend.windows if window.rate.printed)
+    tops = [trend.limit or 0.0, *(interval.high for interval in intervals if interval is not None)]
+    return next(end for end in AXIS_ENDS if end >= min(max(tops), 1.0))
+
+
+def _layout_marks(trend: Trend, end: float) -> list[TrendMark]:
     count, marks = len(trend.windows), []
     for number, window in enumerate(trend.windows):
         rate = window.rate
@@ -61,9 +74,9 @@ def _layout_marks(trend: Trend) -> list[TrendMark]:
             TrendMark(
                 start=round(100 * number / count, 3),
                 width=round(100 / count, 3),
-                bounds=(_drop(window.above), _drop(window.below)),
-                value=None if rate.value is None or not rate.printed else _drop(rate.value),
-                whisker=None if interval is None else (_drop(interval.high), _drop(interval.low)),
+                bounds=(_drop(window.above / end), _drop(window.below / end)),
+                value=None if rate.value is None or not rate.printed else _drop(rate.value / end),
+                whisker=None if interval is None else (_drop(interval.high / end), _drop(interval.low / end)),
                 row=(
                     format_window_start(window.start, trend.by),
                     f"{window.responses:,}",
@@ -78,6 +91,6 @@ def _layout_marks(trend: Trend) -> list[TrendMark]:
     return marks
 
 
-def _drop(rate: float) -> float:
-    """Return how far below the top of the plot a rate is."""
-    return round(_HEIGHT * (1 - rate), 1)
+def _drop(share: float) -> float:
+    """Return how far below the top of the plot a share of its height is."""
+    return round(_HEIGHT * (1 - min(share, 1.0)), 1)
