@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 PUBLIC = {
     eclose: """
     CallSettings ChatDetectorSettings EcloseError ExportResult FailureClass Family GateResult GenerateSettings
-    ImportSettings Instance JudgeSettings Judgment JudgmentTrail LocalDetectorSettings Passage Rates ReadSettings
-    Reading RecordError Response Results RunOptions RunResult SettingError Step Trace UserError
+    ImportSettings Instance IntakeSettings JudgeSettings Judgment JudgmentTrail LocalDetectorSettings Passage Rates
+    ReadSettings Reading RecordError Response Results RunOptions RunResult SettingError Step Trace UserError
     Verdict adetect aevaluate agenerate ajudge
     assert_reliable compare detect diagnose evaluate export gate generate judge parse_completion
     read_response resolve show_judgment

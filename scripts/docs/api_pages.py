@@ -32,8 +32,8 @@ PAGES = {
     "evaluate": ApiPage(
         "Evaluate",
         "Judge responses, read the results, hold them against limits, and send them on.",
-        """evaluate aevaluate judge ajudge show_judgment diagnose compare gate assert_reliable export generate agenerate
-        Results RunResult Rates GateResult ExportResult JudgmentTrail""",
+        """evaluate aevaluate judge ajudge show_judgment diagnose compare gate trend assert_reliable export generate
+        agenerate Results RunResult Rates GateResult TrendResult ExportResult JudgmentTrail""",
         """eclose.diagnosis.label_file.write_labels eclose.api.results.MetricRate eclose.report.context.BaseComparison
         eclose.values.verdict.TraceGroup""",
     ),
@@ -53,8 +53,8 @@ PAGES = {
     "settings": ApiPage(
         "Settings",
         "Values that the functions take where the defaults do not fit.",
-        """CallSettings JudgeSettings GenerateSettings RunOptions ImportSettings ReadSettings ChatDetectorSettings
-        LocalDetectorSettings ConstructSettings SwitchSettings""",
+        """CallSettings JudgeSettings GenerateSettings RunOptions ImportSettings IntakeSettings ReadSettings
+        ChatDetectorSettings LocalDetectorSettings ConstructSettings SwitchSettings OwnCriterion""",
         """eclose.calls.batches.run.BatchSettings eclose.calls.cluster.workers.RaySettings
         eclose.readers.spans.selection.CaseSelection eclose.readers.layouts.RecordLayout
         eclose.reading.response.TraceMode eclose.generation.SourceLabels

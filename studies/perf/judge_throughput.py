@@ -81,7 +81,7 @@ def make_bodies(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the bodies of all calls about rows."""
     bodies = []
     for row in rows:
-        instance, response = read_row(row, 1, eclose.ImportSettings())
+        instance, response = read_row(row, eclose.ImportSettings())
         for request in build_judge_requests(instance, response, eclose.JudgeSettings()):
             assert request.schema is not None
             schema = {"name": request.schema.name, "strict": True, "schema": request.schema.schema}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from eclose.api.judge import Judge, ajudge, judge
     from eclose.api.resolve import resolve
     from eclose.api.results import Rates, Results, compare, diagnose
+    from eclose.api.trend import TrendResult, trend
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunOptions, RunResult
     from eclose.detectors.settings import ChatDetectorSettings, LocalDetectorSettings
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
     from eclose.judging.settings import JudgeSettings
     from eclose.judging.show import JudgmentTrail, show_judgment
     from eclose.readers.import_settings import ImportSettings
+    from eclose.readers.intake import IntakeSettings
     from eclose.reading.response import Reading, ReadSettings, read_response
     from eclose.testing import assert_reliable
     from eclose.values.family import Family
     from eclose.values.instance import Instance, Passage
     from eclose.values.judgment import Judgment
+    from eclose.values.own_criterion import OwnCriterion
     from eclose.values.response import Response, Step, Trace, parse_completion
     from eclose.values.verdict import FailureClass, Verdict
 
@@ -67,6 +70,10 @@ _HOMES = {
         "compare",
         "diagnose",
     ),
+    "eclose.api.trend": (
+        "TrendResult",
+        "trend",
+    ),
     "eclose.calls.client": ("CallSettings",),
     "eclose.calls.run": (
         "RunOptions",
@@ -93,6 +100,7 @@ _HOMES = {
         "show_judgment",
     ),
     "eclose.readers.import_settings": ("ImportSettings",),
+    "eclose.readers.intake": ("IntakeSettings",),
     "eclose.reading.response": ("ReadSettings", "Reading", "read_response"),
     "eclose.testing": ("assert_reliable",),
     "eclose.values.family": ("Family",),
@@ -101,6 +109,7 @@ _HOMES = {
         "Passage",
     ),
     "eclose.values.judgment": ("Judgment",),
+    "eclose.values.own_criterion": ("OwnCriterion",),
     "eclose.values.response": (
         "Response",
         "Step",
@@ -124,11 +133,13 @@ __all__ = [
     "GenerateSettings",
     "ImportSettings",
     "Instance",
+    "IntakeSettings",
     "Judge",
     "JudgeSettings",
     "Judgment",
     "JudgmentTrail",
     "LocalDetectorSettings",
+    "OwnCriterion",
     "Passage",
     "Rates",
     "ReadSettings",
@@ -141,6 +152,7 @@ __all__ = [
     "SettingError",
     "Step",
     "Trace",
+    "TrendResult",
     "UserError",
     "Verdict",
     "adetect",
@@ -160,6 +172,7 @@ __all__ = [
     "read_response",
     "resolve",
     "show_judgment",
+    "trend",
 ]
 
 _IN_TRAIN = """

@@ -9,10 +9,9 @@ from itertools import compress
 from typing import TYPE_CHECKING
 
 from eclose.api.gate import GateResult, gate
-from eclose.api.results import count_false_labels
 from eclose.diagnosis.gate_rules import GateLimits, GateOutcome, UndecidedPolicy
 from eclose.diagnosis.number_format import format_count, format_percent_with_interval
-from eclose.diagnosis.response_failure import describe_response_failure
+from eclose.diagnosis.response_failure import count_false_labels, describe_response_failure
 from eclose.metrics.rates import Metric
 from eclose.values.judgment import NEVER_ASKED_REASONS
 
@@ -120,7 +119,7 @@ def _suspects(cases: Sequence[JudgedCase], limits: GateLimits) -> Iterator[Judge
     """Yield the responses that count against a limit, those with the most broken labels first."""
     failures = [_FAILS[metric] for metric in (*limits.at_least, *limits.at_most, *limits.max_drop, *limits.max_rise)]
     suspect = [any(fails(case) for fails in failures) for case in cases]
-    yield from sorted(compress(cases, suspect), key=lambda case: (-count_false_labels(case), case.response.id))
+    yield from sorted(compress(cases, suspect), key=lambda case: (-count_false_labels(case.verdict), case.response.id))
     # After the broken ones: a response without a label may be in order.
     if limits.unjudged is not None:
         others = (case for case, listed in zip(cases, suspect, strict=True) if not listed)

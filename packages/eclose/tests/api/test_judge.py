@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from pathlib import Path
 
 import pandas
 import pyarrow as pa
 import pytest
+from sqlalchemy import text
 
 import eclose
+from eclose.calls.ledger.database import make_database_engine
 from eclose.diagnosis.label_file import RECORD_COLUMNS, label_schema
 from eclose.errors import RecordError, SettingError, UserError
 from eclose_world.make.instances import make_world_items
 from eclose_world.roles.request_handlers import build_world_handlers
 from eclose_world.server.app import ModelServerThread
 from eclose_world.server.faults import ServerBehaviour, ServerFault
+from tests.calls.ledger.postgres import fresh_database
 
+GUIDE = Path(__file__).parents[4] / "docs" / "guides" / "keep.md"
 FREE = eclose.CallSettings(unpriced=True)
 CALLS = 6
 """Calls of a response with a trace, an answer and a reference."""
@@ -119,7 +126,7 @@ def test_row_that_cannot_be_read_has_a_reason_and_the_others_their_labels(server
 
 def test_column_of_a_label_is_refused_before_anything_is_asked(server):
     with eclose.Judge(server.base_url, calls=FREE) as judge, pytest.raises(SettingError, match="a column correct"):
-        judge.batch([{**make_rows(1)[0], "correct": True}])
+        judge.batch([*make_rows(1), {**make_rows(1)[0], "correct": True}])
     assert count_requests(server) == 0
 
 
@@ -296,3 +303,50 @@ def test_closing_ends_the_calls_in_flight():
         thread.join(timeout=10)
         assert not thread.is_alive()
         assert errors == ["the judge was closed while it was in use."]
+
+
+@pytest.mark.database
+def test_processes_of_a_run_share_its_limit_its_budget_and_its_replies(tmp_path):
+    """Two processes with the same judge ask about overlapping rows; each question is asked once."""
+    ledger, rows = fresh_database(), make_rows(16)
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("world: {input: 1, output: 1}\n")
+    with ModelServerThread(build_world_handlers(), ServerBehaviour(latency=0.05)) as server:
+        calls = eclose.CallSettings(concurrency=4, prices=prices)
+        judge = eclose.Judge(server.base_url, ledger=ledger, run="july", calls=calls, budget=100)
+        script = """
+            import pickle, sys
+            judge, rows = pickle.loads(sys.stdin.buffer.read())
+            sys.stdout.buffer.write(pickle.dumps(judge.batch(rows)))
+        """
+        command = [sys.executable, "-c", textwrap.dedent(script)]
+
+        def work(part):
+            given = pickle.dumps((judge, part))
+            return pickle.loads(subprocess.run(command, input=given, stdout=subprocess.PIPE, check=True).stdout)
+
+        with ThreadPoolExecutor(2) as pool:
+            labelled = [row for part in pool.map(work, (rows[:12], rows[4:])) for row in part]
+        totals = server.bill(keys=False)["totals"]
+    assert [row["ticket"] for row in labelled] == [*range(100, 112), *range(104, 116)]
+    assert all(row["reliable"] is not None for row in labelled)
+    assert totals["received"] == totals["distinct"] == CALLS * len(rows)
+    assert totals["peak_in_flight"] <= 4
+    engine = make_database_engine(ledger)
+    with engine.begin() as connection:
+        spent = connection.execute(text("SELECT sum(cost) FROM ledger_replies")).scalar_one()
+    engine.dispose()
+    assert spent == pytest.approx(totals["prompt_tokens"] + totals["completion_tokens"], abs=1)
+
+
+@pytest.mark.slow
+def test_code_of_the_guide_runs(server, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    assert len(blocks) == 4
+    names = {"FREE": FREE}
+    for block in blocks:
+        code = block.replace('"openai/gpt-5-mini"', repr(server.base_url)).replace("budget=5)", "calls=FREE)")
+        code = code.replace('ledger="replies.sqlite")', 'ledger="replies.sqlite", calls=FREE)')
+        exec(code, names)
+    assert "4711" in capsys.readouterr().out

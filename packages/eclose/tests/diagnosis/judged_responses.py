@@ -56,7 +56,14 @@ def _random_case(random, instance, number):
     judge = random.choice(("openai/gpt-5-mini", "j"))
     evidence = random.choice(LABELS)
     judgment = Judgment(
-        response.id, judge, steps, **labels, unjudged=unjudged, votes=votes, evidence_sufficient=evidence
+        response.id,
+        judge,
+        steps,
+        **labels,
+        unjudged=unjudged,
+        votes=votes,
+        evidence_sufficient=evidence,
+        abstained=random.random() < 0.15,
     )
     return JudgedCase(instance, response, judgment)
 

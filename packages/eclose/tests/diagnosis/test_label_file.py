@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.request
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -145,7 +146,8 @@ def test_a_pattern_of_no_file_is_refused_and_a_name_with_brackets_is_no_pattern(
 
 def test_columns_in_the_names_of_folders_are_read(labels, tmp_path):
     whole = parquet.read_table(labels)
-    options = {"partitioning": ["model", "aligned"], "partitioning_flavor": "hive", "format": "parquet"}
+    whole = whole.append_column("day", arrow.array(["2026-11-20", "2026-11-21"] * len(whole))[: len(whole)])
+    options = {"partitioning": ["model", "day", "aligned"], "partitioning_flavor": "hive", "format": "parquet"}
     # A name above the table says nothing about its rows.
     folder = tmp_path / "benchmark=none" / "labels"
     arrow_dataset.write_dataset(whole, folder, **options)
@@ -153,9 +155,8 @@ def test_columns_in_the_names_of_folders_are_read(labels, tmp_path):
     assert is_label_file(folder)
     counted, expected = count_runs([folder]), count_runs([labels])
     assert sorted(list_rows(counted)) == sorted(list_rows(expected))
-    assert {case.response.id: case.instance for case in counted.case_set.cases} == {
-        case.response.id: case.instance for case in expected.case_set.cases
-    }
+    days = {case.response.id: case.response.columns["day"] for case in counted.case_set.cases}
+    assert days == dict(zip(whole["response_id"].to_pylist(), whole["day"].to_pylist(), strict=True))
 
 
 def list_rows(counted):
@@ -537,3 +538,60 @@ def test_a_table_of_another_program_gives_its_responses_their_time(labels, tmp_p
     counted = count_runs([plain])
     times = [case.response.time for case in counted.read_cases(np.arange(len(counted.labels)))]
     assert times == [None if time is None else normalize_time(time) for time in times_of(plain)]
+
+
+class TestOwnColumns:
+    """Columns of the user's own in a table of labels."""
+
+    @pytest.fixture
+    def run(self, tmp_path):
+        cases = unique_questions(random_cases(1, count=60))
+        rows = [{"city": f"c{n}", "n": n if n % 2 else n / 4, "Cost": 1, "tags": ["a"]} for n in range(len(cases))]
+        rows[50]["late"] = True
+        rows[51] = {}
+        own = [
+            replace(case, response=replace(case.response, columns=row)) for case, row in zip(cases, rows, strict=False)
+        ]
+        return write_run(tmp_path / "run", own)
+
+    def test_they_are_columns_of_the_table_with_a_type_of_their_own(self, run, tmp_path, monkeypatch):
+        # The column that only a late row has comes in the third group.
+        monkeypatch.setattr("eclose.diagnosis.label_file._GROUP_ROWS", 20)
+        write_labels(run, tmp_path / "run.parquet")
+        table = parquet.read_table(tmp_path / "run.parquet")
+        own = {name: str(table.schema.field(name).type) for name in table.schema.names[len(label_schema()) :]}
+        assert own == {"city": "string", "n": "double", "own_Cost": "int64", "tags": "string", "late": "bool"}
+        rows = table.select(list(own)).to_pylist()
+        assert rows[50] == {"city": "c50", "n": 12.5, "own_Cost": 1, "tags": '["a"]', "late": True}
+        assert rows[51] == dict.fromkeys(own)
+        assert count_runs([tmp_path / "run.parquet"]).case_set == count_runs([run]).case_set
+
+    def test_a_column_that_another_program_added_is_read_with_the_response(self, run, tmp_path):
+        write_labels(run, tmp_path / "run.parquet")
+        days = arrow.array([date(2026, 1, 1 + number % 28) for number in range(60)])
+        joined = edit(
+            tmp_path / "run.parquet", tmp_path / "joined.parquet", lambda table: table.append_column("day", days)
+        )
+        case = count_runs([joined]).case_set.cases[0]
+        assert case.response.columns == {"city": "c0", "n": 0.0, "Cost": 1, "tags": ["a"], "day": "2026-01-01"}
+
+    def test_columns_of_a_table_without_records_are_read_from_all_its_files(self, run, tmp_path):
+        write_labels(run, tmp_path / "run.parquet")
+        bare = parquet.read_table(tmp_path / "run.parquet").drop(list(RECORD_COLUMNS))
+        (tmp_path / "labels").mkdir()
+        parquet.write_table(bare.slice(0, 30).drop(["late", "n"]), tmp_path / "labels" / "a.parquet")
+        parquet.write_table(bare.slice(30), tmp_path / "labels" / "b.parquet")
+        cases = count_runs([tmp_path / "labels"]).case_set.cases
+        assert cases[0].response.columns == {"city": "c0", "own_Cost": 1, "tags": '["a"]'}
+        assert cases[50].response.columns["late"] is True
+
+    @pytest.mark.slow
+    def test_rows_of_results_have_them(self, run):
+        results = eclose.diagnose(run)
+        rows = results.to_dicts()
+        assert [rows[0][name] for name in ("city", "n", "own_Cost", "tags", "late")] == ["c0", 0.0, 1, ["a"], None]
+        assert results.to_arrow().schema.field("late").type == arrow.bool_()
+        assert results.to_arrow()["tags"][0].as_py() == '["a"]'
+        assert results.to_arrow()["city"].to_pylist() == [row["city"] for row in rows]
+        frame = results.to_pandas()
+        assert (frame["city"][50], frame["late"][50], frame["city"].isna().sum()) == ("c50", True, 1)

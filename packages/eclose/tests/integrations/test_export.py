@@ -268,3 +268,21 @@ def test_ids_of_other_stores_keep_their_digits(trace_id, digits):
     assert to_otlp_ids(row)[0] == digits
     other = to_otlp_ids(ScoredResponse("r", "q", "j", None, "trace 7", "0" * 16, False, ()))
     assert all(part.strip("0") for part in other)
+
+
+def test_tables_hold_the_users_own_columns(run, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow.parquet")
+    records = [json.loads(line) for line in (run / "responses.jsonl").read_text().splitlines()]
+    records[0]["columns"] = {"city": "Lund", "model": "mine", "tags": [1]}
+    own = tmp_path / "run"
+    own.mkdir()
+    for name in ("instances.jsonl", "judgments.jsonl"):
+        (own / name).write_bytes((run / name).read_bytes())
+    (own / "responses.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    for to in ("csv", "parquet"):
+        eclose.export(own, tmp_path / f"scores.{to}", to=to)
+    with (tmp_path / "scores.csv").open(encoding="utf-8-sig") as file:
+        cells = [(row["city"], row["own_model"], row["tags"]) for row in csv.DictReader(file)]
+    assert Counter(cells) == {("Lund", "mine", "[1]"): len(ScoreName), ("", "", ""): SCORES - len(ScoreName)}
+    table = pyarrow.read_table(tmp_path / "scores.parquet").to_pylist()
+    assert [(row["city"] or "", row["own_model"] or "", row["tags"] or "") for row in table] == cells

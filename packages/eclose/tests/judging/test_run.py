@@ -445,6 +445,9 @@ def test_an_interrupted_run_says_how_far_it_came(run, planted):
     output = CliRunner().invoke(app, ["diagnose", str(run)]).output
     assert f"5 of {count} responses are judged" in output
     assert (run / "report" / "report.html").is_file()
+    output = CliRunner().invoke(app, ["failures", str(run)]).output
+    assert f"UNFINISHED: {run}: 5 of {count} responses are judged" in output
+    assert " of 5 judged responses " in output
     for part in run.glob("ledger.sqlite*"):
         part.unlink()
     (run / "ledger.sqlite").write_bytes(b"no ledger")

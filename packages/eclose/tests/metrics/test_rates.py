@@ -17,7 +17,9 @@ from eclose.stats.rates import Rate
 from eclose.values.verdict import FailureClass, TraceGroup, Verdict
 
 LABELS = (True, False, None)
-EVERY_VERDICT = [Verdict(*labels) for labels in product(LABELS, repeat=5)]
+EVERY_VERDICT = [
+    Verdict(*labels, abstained=abstained) for abstained in (False, True) for labels in product(LABELS, repeat=5)
+]
 CONDITIONAL = (Metric.GAP_SHARE, Metric.GAP_RISK)
 
 verdicts = st.lists(st.sampled_from(EVERY_VERDICT), max_size=12)
@@ -27,10 +29,10 @@ def labels_of(verdict):
     return (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
 
 
-def defined_by(metric, sound, aligned, closed, complete, correct):
-    """In the denominator, and a hit: the paper's definitions over labels that are all known."""
+def defined_by(metric, sound, aligned, closed, complete, correct, abstained=False):
+    """In the denominator, and a hit: the paper's definitions over labels that are all known, none for abstentions."""
     sufficient = aligned and closed
-    gap = sound and not sufficient
+    gap = sound and not sufficient and not abstained
     return {
         Metric.ACCURACY: (True, correct),
         Metric.LOCAL_SOUNDNESS_RATE: (True, sound),
@@ -38,7 +40,7 @@ def defined_by(metric, sound, aligned, closed, complete, correct):
         Metric.CLOSURE_RATE: (True, closed),
         Metric.COMPLETENESS_RATE: (True, complete),
         Metric.GLOBAL_SUFFICIENCY_RATE: (True, sufficient),
-        Metric.TRACE_RELIABILITY_RATE: (True, sound and sufficient),
+        Metric.TRACE_RELIABILITY_RATE: (True, sound and sufficient and not abstained),
         Metric.GAP_RATE: (True, gap),
         Metric.GAP_SHARE: (not sufficient, gap),
         Metric.GAP_RISK: (not correct, gap),
@@ -48,7 +50,8 @@ def defined_by(metric, sound, aligned, closed, complete, correct):
 
 def completions(verdict):
     """Every way in which the unknown labels could turn out."""
-    return product(*((label,) if label is not None else (True, False) for label in labels_of(verdict)))
+    choices = ((label,) if label is not None else (True, False) for label in labels_of(verdict))
+    return product(*choices, (verdict.abstained,))
 
 
 def possible_values(metric, some):
@@ -169,7 +172,8 @@ def test_a_composition_has_the_order_of_the_definitions(some, random):
 def test_every_response_is_in_one_group_and_every_insufficient_one_in_one_class(some):
     counts = count_response_composition(some)
     assert sum(counts.groups.values()) == len(some)
-    assert sum(counts.failures.values()) == sum(verdict.globally_sufficient is False for verdict in some)
+    answering = [verdict for verdict in some if not verdict.abstained]
+    assert sum(counts.failures.values()) == sum(verdict.globally_sufficient is False for verdict in answering)
     assert sum(counts.gap_failures.values()) == counts.groups.get(TraceGroup.GAP, 0)
     assert all(counts.gap_failures[failure] <= counts.failures[failure] for failure in counts.gap_failures)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -12,10 +13,14 @@ from eclose.api.resolve import add_budget, resolve
 from eclose.api.results import Results, diagnose
 from eclose.calls.progress_line import watch_run
 from eclose.calls.sync import also_sync, coroutine_of
+from eclose.errors import SettingError
 from eclose.files.jsonl import scan_records
+from eclose.files.manifest import hash_file
 from eclose.files.tables import Rows, ensure_data_file
-from eclose.judging.inputs import find_judge_inputs
+from eclose.judging.additions import hold_run, take_inputs
 from eclose.judging.run import judge_responses
+from eclose.judging.settings import JudgeSettings
+from eclose.readers.intake import IntakeSettings
 from eclose.readers.readings import ReadingSummary, summarize_readings
 from eclose.report.wording import describe_long_passages, describe_missing_traces
 from eclose.values.instance import Instance
@@ -27,7 +32,6 @@ if TYPE_CHECKING:
     from eclose.calls.resolve import ModelRef
     from eclose.calls.run import RunOptions
     from eclose.judging.inputs import JudgeInputFiles
-    from eclose.judging.settings import JudgeSettings
     from eclose.progress import ProgressOption
     from eclose.readers.import_settings import ImportSettings
     from eclose.readers.response_tasks import ResponseFilter
@@ -47,6 +51,7 @@ async def evaluate(
     imported: ImportSettings | None = None,
     options: RunOptions | None = None,
     only: ResponseFilter | None = None,
+    intake: IntakeSettings | None = None,
     progress: ProgressOption = True,
 ) -> Results:
     """Judge responses with a model and diagnose them: which are unreliable, how often, and why.
@@ -70,6 +75,8 @@ async def evaluate(
         options: Ledger, retry, replay and force, as the options of ``eclose judge``.
         only: Choice of the responses to judge, such as one band of a calibrated detector by
             ``eclose.detectors.bands.build_band_filter``; all by default. The rates then describe these alone.
+        intake: Which responses are taken (since a time, a sample), and whether they are added to those that the run
+            in ``out`` has. What was added is counted in ``Results.notices``.
         progress: Whether to show progress in a terminal or a notebook, or a function that is called with it.
 
     Returns:
@@ -85,20 +92,38 @@ async def evaluate(
         >>> len(results), sorted(results.rates)[:3]
         (60, ['A', 'Acc', 'C'])
     """
+    intake = (intake or IntakeSettings()).at(datetime.now(UTC))
+    intake.require_folder(out)
+    if only is not None and (intake.append or intake.chooses):
+        raise SettingError("only and intake: both choose responses. Leave one of them out.")
+    settings, calls = settings or JudgeSettings(), add_budget(calls, budget)
+    options = watch_run(options, progress, accepted="judged")
     with TemporaryDirectory(prefix="eclose-") as scratch:
         # The scratch folder is made in any case and used only where nothing is to be kept.
         folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
-        force = options is not None and options.force
-        path = ensure_data_file(data, folder, force=force)
-        questions = None if questions is None else Path(questions)
-        sources = find_judge_inputs(path, folder, questions, imported, force=force)
-        readings = summarize_responses(sources)
-        for sentence in (*readings.cautions, *describe_judge_inputs(sources, readings)):
-            warnings.warn(sentence, stacklevel=2)
-        model = resolve(judge, base_url, keyless=options is not None and options.replay)
-        options = watch_run(options, progress, accepted="judged")
-        await judge_responses(sources, model, folder, settings, add_budget(calls, budget), options, only=only)
-        results = diagnose(folder)
+        path = ensure_data_file(data, Path(scratch) if intake.append else folder, force=options.force)
+        model = resolve(judge, base_url, keyless=options.replay)
+        with hold_run(folder, options.ledger, intake):
+            sources = await take_inputs(
+                path,
+                folder,
+                model,
+                settings,
+                intake,
+                deadline=calls.deadline,
+                instances=None if questions is None else Path(questions),
+                imported=imported,
+                force=options.force,
+                # Rows have no name; those of another call are others.
+                name=None if path.parent != Path(scratch) else f"rows {hash_file(path).removeprefix('sha256:')[:8]}",
+            )
+            readings = summarize_responses(sources)
+            for sentence in (*readings.cautions, *describe_judge_inputs(sources, readings)):
+                warnings.warn(sentence, stacklevel=2)
+            chosen = intake if intake.chooses and not intake.append else only
+            await judge_responses(sources, model, folder, settings, calls, options, only=chosen)
+            results = diagnose(folder)
+    results = replace(results, notices=(*describe_added(sources), *results.notices))
     # A result must not name a folder that no longer exists.
     return results if out is not None or folder != Path(scratch) else replace(results, folder=None)
 
@@ -120,6 +145,13 @@ def describe_judge_inputs(sources: JudgeInputFiles, readings: ReadingSummary) ->
     # Four characters a token: to a tenth, in English.
     tokens = sum(lengths) / max(len(lengths), 1) / 4
     return describe_missing_traces(readings.without_trace, readings.responses) + describe_long_passages(tokens)
+
+
+def describe_added(sources: JudgeInputFiles) -> tuple[str, ...]:
+    """Return one sentence each on the files, questions and responses that a run was given this time."""
+    # A single file that was read needs no count.
+    counts = {name: counts for name, counts in sources.added.items() if name != "files" or counts.received > 1}
+    return tuple(f"{name}: {count.format_equation('new')}" for name, count in counts.items())
 
 
 def _folder_of(data: Path | str | Rows) -> Path | None:

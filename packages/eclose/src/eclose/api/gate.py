@@ -20,7 +20,8 @@ from eclose.diagnosis.gate_rules import (
     check_gate_limits,
 )
 from eclose.diagnosis.run_counts import RunCounts, count_runs, refuse_reused_questions
-from eclose.errors import UserError
+from eclose.diagnosis.trend import check_trend_limits
+from eclose.errors import SettingError, UserError
 from eclose.files.run_folder import VALIDATION_FILE
 from eclose.metrics.rates import Metric
 from eclose.readers.judged_run import JudgedCase, is_settled_by_people
@@ -132,6 +133,8 @@ def gate(
     max_lgg_rise: float | None = None,
     validation: Path | str | None = None,
     origin: TraceStratum | str | None = None,
+    trend: bool = False,
+    by: str = "1d",
     seed: int = 42,
     allow_stale: bool = False,
     notify: Callable[[str], None] | None = None,
@@ -153,6 +156,9 @@ def gate(
         validation: Validation file; the one in the folder by default. With 30 or more labels of people, limits apply to
             the corrected rates.
         origin: Traces to check, ``stated``, ``prose`` or ``hidden``; stated ones by default.
+        trend: Whether limits apply to a run that grows: each fails where its rate has left it at any time, with a false
+            alarm in at most 5 % of runs however often they are checked.
+        by: Length of the windows of a trend: a number with ``m``, ``h``, ``d`` or ``w``.
         seed: Seed of the intervals of corrected rates and of differences.
         allow_stale: Use judgments although questions or responses changed after they were judged.
         notify: Function that is called with each notice at once; ``GateResult.notices`` has all of them.
@@ -180,7 +186,19 @@ def gate(
         max_lgg_rise=max_lgg_rise,
     )
     stratum = None if origin is None else TraceStratum(origin)
-    return _check_run(run, limits, against, validation, stratum, seed=seed, allow_stale=allow_stale, notify=notify)
+    if trend and (against is not None or validation is not None):
+        raise SettingError("--trend is of the run's own labels. Leave --against and --validation out.")
+    return _check_run(
+        run,
+        limits,
+        against,
+        validation,
+        stratum,
+        by if trend else None,
+        seed=seed,
+        allow_stale=allow_stale,
+        notify=notify,
+    )
 
 
 def _check_run(
@@ -189,12 +207,13 @@ def _check_run(
     against: Path | str | None,
     validation: Path | str | None,
     stratum: TraceStratum | None,
+    by: str | None,
     *,
     seed: int,
     allow_stale: bool,
     notify: Callable[[str], None] | None,
 ) -> GateResult:
-    """Read the run and its base run, and check every limit."""
+    """Read the run and its base run, and check every limit; ``by`` is the length of the windows of a trend."""
     folder = Path(run) if isinstance(run, str | Path) else None
     base_folder = None if against is None else Path(against)
     counted = (
@@ -217,18 +236,21 @@ def _check_run(
         for notice in notices:
             notify(notice)
     # Cases without a folder have no validation.json; limits apply to the judge's own rates.
-    corrected = {} if folder is None else _corrected_rates(folder, counted, validation, seed)
+    corrected = {} if folder is None or by is not None else _corrected_rates(folder, counted, validation, seed)
     baseline = None if base is None else _baseline(counted, base, str(against), seed)
     by_people = not corrected and is_settled_by_people([] if folder is None else [folder], diagnosis.judges)
-    report = check_gate_limits(
-        diagnosis.overall,
-        diagnosis.unjudged,
-        limits,
-        caveats.left_out,
-        corrected=corrected,
-        base=baseline,
-        settled_by_people=by_people,
-    )
+    if by is not None:
+        report = check_trend_limits(counted.labels, limits, by, len(caveats.left_out))
+    else:
+        report = check_gate_limits(
+            diagnosis.overall,
+            diagnosis.unjudged,
+            limits,
+            caveats.left_out,
+            corrected=corrected,
+            base=baseline,
+            settled_by_people=by_people,
+        )
     return GateResult(
         limits=limits,
         report=report,

@@ -21,6 +21,7 @@ from eclose.calls.sync import LoopThread, also_sync, coroutine_of
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.files.jsonl import parse_dataclass
 from eclose.files.run_folder import RUN_LEDGER_FILE
+from eclose.files.tables import read_row_columns
 from eclose.judging.judge_response import judge_response
 from eclose.judging.run import JUDGE_JOB, resolve_judge
 from eclose.judging.settings import JudgeSettings
@@ -219,7 +220,7 @@ class Judge:
             return read_case(instance, response, self._imported)
         from eclose.api.labelled_rows import read_row  # noqa: PLC0415 - loads the columns of labels
 
-        return read_row(instance, 1, self._imported)
+        return read_row(read_row_columns(instance, 1), self._imported)
 
     async def _judge(self, instance: Instance, response: Response) -> Judgment:
         connection, _ = await self._open().connection()

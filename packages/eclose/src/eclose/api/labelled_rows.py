@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.http.failures import CallFailure
@@ -13,7 +12,7 @@ from eclose.calls.progress_line import show_run_progress
 from eclose.calls.record_loop import RunProgress
 from eclose.diagnosis.label_file import FLAG_COLUMNS, RECORD_COLUMNS, describe_labels, label_schema
 from eclose.errors import RecordError, SettingError
-from eclose.files.tables import iterate_table_rows, read_row_columns
+from eclose.files.tables import iterate_table_rows, make_plain, read_row_columns
 from eclose.judging.judge_response import judge_response
 from eclose.judging.run import JUDGE_JOB
 from eclose.readers.judged_run import JudgedCase
@@ -24,7 +23,7 @@ from eclose.values.judgment import Criterion, Judgment
 from eclose.values.response import Response, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -35,21 +34,20 @@ if TYPE_CHECKING:
     from eclose.progress import ProgressOption
     from eclose.readers.import_settings import ImportSettings
 
-_FLAGS = (*FLAG_COLUMNS, "reliable", "in_gap", "abstains")
+_FLAGS = (*FLAG_COLUMNS, "reliable", "in_gap")
 UNREAD_ROW = "the row was not read"
 """Reason of every label of a row that holds no response that can be read."""
 _OWN_NAMES = ("model", "benchmark")
 """Columns of labels that rows may have themselves: their own values stay."""
 
 
-def read_row(row: Any, number: int, imported: ImportSettings) -> tuple[Instance, Response]:
+def read_row(columns: Mapping[str, Any], imported: ImportSettings) -> tuple[Instance, Response]:
     """Return the question and the response of a row.
 
     Raises:
-        SettingError: The row is no dict of columns.
         RecordError: The row lacks a field, or holds no response.
     """
-    converted = convert_row(read_row_columns(row, number), imported)
+    converted = convert_row(make_plain(columns), imported)
     if converted.response is None:
         raise RecordError(converted.rejected or NO_RESPONSE)
     return converted.instance, converted.response
@@ -64,7 +62,7 @@ def extend_schema(rows: pa.Schema | None, *, records: bool) -> pa.Schema:
     return pa.schema([*(rows or ()), *(labels.field(name) for name in new)])
 
 
-def _list_new_columns(own: Sequence[str], labels: Iterable[str], *, records: bool) -> list[str]:
+def _list_new_columns(own: Collection[str], labels: Iterable[str], *, records: bool) -> list[str]:
     """Return the columns of labels that rows with these columns of their own get."""
     new = [name for name in labels if records or name not in RECORD_COLUMNS]
     if taken := [name for name in new if name in own and name not in _OWN_NAMES]:
@@ -92,9 +90,9 @@ class RowLabeller:
 
     async def label(self, rows: Any, *, workers: int, progress: ProgressOption) -> Any:
         """Return the rows in their own type, with the columns of their labels, judging ``workers`` at a time."""
-        items = list(iterate_table_rows(rows))
+        items = [read_row_columns(row, number) for number, row in enumerate(iterate_table_rows(rows), start=1)]
         # Refused before anything is paid.
-        _list_new_columns(list(read_row_columns(items[0], 1)) if items else [], _LABELS, records=self._records)
+        _list_new_columns({name for row in items for name in row}, _LABELS, records=self._records)
         labels: list[Mapping[str, Any]] = [{}] * len(items)
         pending = iter(enumerate(items))
         failures: list[Exception] = []
@@ -103,7 +101,7 @@ class RowLabeller:
         async def work() -> None:
             for number, row in pending:
                 try:
-                    labels[number] = await self._label_row(row, number + 1)
+                    labels[number] = await self._label_row(row)
                 except Exception as error:  # raised below, once the calls of other rows in flight are answered
                     failures.append(error)
                 if failures:
@@ -116,9 +114,9 @@ class RowLabeller:
             raise failures[0]
         return add_columns(rows, items, labels, records=self._records)
 
-    async def _label_row(self, row: Any, number: int) -> dict[str, Any]:
+    async def _label_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            instance, response = read_row(row, number, self._imported)
+            instance, response = read_row(row, self._imported)
         except RecordError as error:
             case = _build_unread_case(row, self._connection.model.name, error)
             # It is not known whether there is a trace.
@@ -159,7 +157,7 @@ class _MeteredModel:
             self._millionths += self._price.cost(reply.usage)
 
 
-def _build_unread_case(row: Any, judge: str, error: RecordError) -> JudgedCase:
+def _build_unread_case(row: Mapping[str, Any], judge: str, error: RecordError) -> JudgedCase:
     """Return a case without any label for a row that was not read."""
     id_ = f"row-{content_hash(repr(row)).removeprefix('sha256:')[:16]}"
     reason = f"{UNREAD_ROW}: {error}"
@@ -178,12 +176,14 @@ _LABELS = tuple(describe_labels(_build_unread_case({}, "", RecordError(""))))
 """Columns of labels, also where pyarrow, which has their schema, is not installed."""
 
 
-def add_columns(rows: Any, items: Sequence[Any], labels: Sequence[Mapping[str, Any]], *, records: bool) -> Any:
+def add_columns(
+    rows: Any, items: Sequence[Mapping[str, Any]], labels: Sequence[Mapping[str, Any]], *, records: bool
+) -> Any:
     """Return rows in their own type, with the labels of each behind its own columns.
 
     Args:
         rows: The table, or an iterable of rows.
-        items: Its rows.
+        items: The columns of each row.
         labels: The labels of each row.
         records: Whether to add question, response and judgment as JSON.
     """
@@ -199,13 +199,9 @@ def add_columns(rows: Any, items: Sequence[Any], labels: Sequence[Mapping[str, A
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # pandas
         return _add_to_pandas(rows, labels, records=records)
     return [
-        {**row, **{name: each[name] for name in _list_new_columns(list(row), each, records=records)}}
-        for row, each in zip(map(_to_columns, items), labels, strict=True)
+        {**row, **{name: each[name] for name in _list_new_columns(list(row), _LABELS, records=records)}}
+        for row, each in zip(items, labels, strict=True)
     ]
-
-
-def _to_columns(row: Any) -> Mapping[str, Any]:
-    return row if isinstance(row, Mapping) else {"messages": row}
 
 
 def _to_arrays(labels: Sequence[Mapping[str, Any]], schema: pa.Schema, start: int) -> list[pa.Array]:

@@ -6,23 +6,29 @@ the same type.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import Diagnosis, TraceStratum, diagnose_labels
 from eclose.diagnosis.number_format import format_count, format_percent_with_interval
-from eclose.diagnosis.response_failure import describe_response_failure
+from eclose.diagnosis.response_failure import (
+    COLUMN_TYPES,
+    count_false_labels,
+    describe_response_failure,
+    describe_responses,
+)
 from eclose.diagnosis.run_counts import RunCounts, count_runs
 from eclose.errors import SettingError
-from eclose.files.parquet import get_remote_url, split_path_pattern
-from eclose.files.run_folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
+from eclose.files.parquet import get_remote_url, import_pyarrow, list_arrow_fields, split_path_pattern
+from eclose.files.run_folder import REPORT_FOLDER, REPORT_PAGE, VALIDATION_FILE, list_paths
+from eclose.files.tables import fit_column_type, infer_column_types
 from eclose.metrics.rates import Metric
 from eclose.readers.judged_run import JudgedCase, copy_unfinished_run, is_settled_by_people, name_run_folders
 from eclose.report.context import BaseComparison, ReportContext, add_corrected_rates
 from eclose.report.formats.file_formats import ReportFormat
-from eclose.report.wording import describe_missing_traces
+from eclose.report.wording import describe_abstentions, describe_missing_traces
 from eclose.stats.intervals import Estimate, Interval
 
 if TYPE_CHECKING:
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
 
     from eclose.diagnosis.compare import RunComparison
     from eclose.readers.judged_run import JudgedCaseSet
+    from eclose.values.verdict import FailureKind
 
 _WORST = 5
 """Responses that the HTML view of a notebook lists."""
@@ -81,6 +88,7 @@ class Results:
         context: Validation of the judge, comparison and omitted responses, which a report prints beside the figures.
         notices: Sentences to read before the rates, on stale files and unused records.
         folder: Folder of the first run.
+        counted: Labels of a large run, from whose files ``failures`` reads; None where ``cases`` holds every response.
     """
 
     diagnosis: Diagnosis
@@ -88,6 +96,7 @@ class Results:
     context: ReportContext
     notices: tuple[str, ...] = ()
     folder: Path | None = None
+    counted: RunCounts | None = field(default=None, repr=False, compare=False)
 
     @property
     def rates(self) -> Rates:
@@ -112,7 +121,7 @@ class Results:
     def worst(self) -> tuple[JudgedCase, ...]:
         """Unreliable responses, those with the most broken labels first."""
         unreliable = [case for case in self.cases if case.verdict.reliable is False]
-        return tuple(sorted(unreliable, key=lambda case: (-count_false_labels(case), case.response.id)))
+        return tuple(sorted(unreliable, key=lambda case: (-count_false_labels(case.verdict), case.response.id)))
 
     def __len__(self) -> int:
         """Return the number of judged responses; a large run has more of them than ``cases``."""
@@ -122,18 +131,23 @@ class Results:
         return iter(self.cases)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return one row for each response: ids, labels, failure class, trace group and a sentence on the failure."""
-        return [_row(case) for case in self.cases]
+        """Return one row for each response: ids, labels, what is wrong, how it was read, and your own columns.
+
+        What was asked on request follows the labels: ``criterion_NAME`` for your own criteria; ``passages``,
+        ``context_precision`` and ``context_recall``. A column of your own has ``own_`` before its name where the row
+        has another one of that name.
+        """
+        return describe_responses(self.cases)
 
     def to_arrow(self) -> pa.Table:
         """Return the rows of ``to_dicts`` as an Arrow table; needs ``eclose[parquet]``."""
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-
+        arrow, _ = import_pyarrow("an Arrow table")
         rows = self.to_dicts()
         # Stated, not inferred: a column without any value would get the type null.
-        columns: dict[str, Any] = {name: pa.string() for name in rows[0]} if rows else {}
-        columns |= {name: pa.bool_() for name in columns if name in _LABELS}
-        return pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items())))
+        types = dict.fromkeys(rows[0] if rows else (), str) | infer_column_types(rows)
+        types |= {name: kind for name, kind in COLUMN_TYPES.items() if rows}
+        fitted = [{name: fit_column_type(value, types[name]) for name, value in row.items()} for row in rows]
+        return arrow.Table.from_pylist(fitted, schema=arrow.schema(list_arrow_fields(types)))
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the rows of ``to_dicts`` as a data frame; missing labels are ``<NA>``.
@@ -143,7 +157,25 @@ class Results:
         import pandas as pd  # noqa: PLC0415 - not a dependency of the package
 
         frame = pd.DataFrame.from_records(self.to_dicts())
-        return frame.astype({name: "boolean" for name in _LABELS if name in frame.columns})
+        types = {bool: "boolean", int: "Int64", float: "Float64"}
+        return frame.astype({name: types[kind] for name, kind in COLUMN_TYPES.items() if name in frame.columns})
+
+    def failures(self, kind: FailureKind | str | None = None) -> list[dict[str, Any]]:
+        """Return the responses that need mending, as ``eclose failures`` lists them: the largest kind first.
+
+        Args:
+            kind: Only those of one kind: ``retrieval``, ``abstained``, ``unsound``, ``path``, ``incomplete``,
+                ``decoupling`` or ``closure``. Every unreliable response has exactly one.
+
+        Examples:
+            >>> results = eclose.diagnose("demo")
+            >>> {row["kind"] for row in results.failures("decoupling")}
+            {'decoupling'}
+        """
+        from eclose.report.failures import FailureList  # noqa: PLC0415 - imports templates
+
+        page = None if self.folder is None else find_report_page(self.folder)
+        return [*FailureList(self.counted or RunCounts.of(self.cases), kind, page)]
 
     def report(self, folder: Path | str, formats: Collection[ReportFormat] = tuple(ReportFormat)) -> dict[str, Path]:
         """Write the same files as ``eclose report``, byte for byte.
@@ -182,46 +214,6 @@ class Results:
             worst=worst,
             unreliable=len(self.worst),
         )
-
-
-_LABELS = (
-    "locally_sound",
-    "aligned",
-    "closed",
-    "complete",
-    "correct",
-    "globally_sufficient",
-    "reliable",
-    "in_gap",
-    "evidence_sufficient",
-)
-
-
-def _row(case: JudgedCase) -> dict[str, Any]:
-    verdict, source = case.verdict, case.response.source
-    return {
-        "response_id": case.response.id,
-        "instance_id": case.instance.id,
-        "benchmark": case.instance.benchmark,
-        "model": None if source is None else source.model,
-        "question": case.instance.question,
-        "answer": case.response.answer,
-        "reference_answer": case.instance.reference_answer,
-        "judge": case.judgment.judge,
-        **{name: getattr(verdict, name) for name in _LABELS[:-1]},
-        "evidence_sufficient": case.judgment.evidence_sufficient,
-        "trace_group": None if verdict.trace_group is None else str(verdict.trace_group),
-        "failure_class": None if verdict.failure_class is None else str(verdict.failure_class),
-        "reason": describe_response_failure(case),
-        "unjudged": ", ".join(f"{label}: {reason}" for label, reason in case.judgment.missing_reasons.items()) or None,
-    }
-
-
-def count_false_labels(case: JudgedCase) -> int:
-    """Count the five labels that are false."""
-    verdict = case.verdict
-    labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
-    return sum(label is False for label in labels)
 
 
 def diagnose(
@@ -298,7 +290,8 @@ def diagnose(
     note(list_run_caveats(case_set))
     diagnosis = diagnose_labels(counted.labels, counted.whole)
     stale = _stale_validation(folders, validation)
-    note([*(f"STALE: {sentence}" for sentence in stale), *_describe_abstentions(case_set.cases)])
+    note([*(f"STALE: {sentence}" for sentence in stale), *describe_abstentions(diagnosis)])
+    note(_describe_abstentions(case_set.cases))
     context = _context(case_set, stale, title)
     if base_folders:
         base = count_runs(base_folders, allow_stale=allow_stale, stratum=diagnosis.stratum)
@@ -317,7 +310,8 @@ def diagnose(
     context = _corrected(context, folders, counted if validated else RunCounts.of(()), validation, seed)
     if context.validation is None:  # a validation treats the labels as those of a judge
         context = replace(context, settled_by_people=is_settled_by_people(folders, diagnosis.judges))
-    return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
+    large = counted if counted.sampled else None
+    return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0], large)
 
 
 def _describe_unlabelled(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -332,7 +326,10 @@ def _describe_unlabelled(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def _describe_abstentions(cases: Iterable[JudgedCase]) -> tuple[str, ...]:
-    """Return a sentence on abstentions that count as reliable although the passages settle the question."""
+    """Return a sentence on abstentions that count as reliable although the passages settle the question.
+
+    Only judgments of earlier versions and of people, which do not record abstentions, have such.
+    """
     ids = [case.response.id for case in cases if case.verdict.reliable and case.abstains]
     if not ids:
         return ()
@@ -414,6 +411,12 @@ def default_report_folder(run: Path | str) -> Path:
         raise SettingError(f"{url}: is in object storage. Name a folder on this computer for the report with --out.")
     folder = Path(split_path_pattern(run)[0])
     return (folder.parent if folder.suffix == ".parquet" else folder) / REPORT_FOLDER
+
+
+def find_report_page(run: Path | str) -> Path | None:
+    """Return the page in the folder that commands write it to; None where there is none."""
+    page = None if get_remote_url(run) is not None else default_report_folder(run) / REPORT_PAGE
+    return page if page is not None and page.is_file() else None
 
 
 def list_run_caveats(case_set: JudgedCaseSet) -> Iterator[str]:

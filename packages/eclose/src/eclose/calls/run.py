@@ -26,6 +26,7 @@ from eclose.calls.ledger.ledger import Ledger
 from eclose.calls.model import CallContext
 from eclose.calls.paid_once import NotRecordedError, ReplayModel, compute_call_key
 from eclose.calls.record_loop import (
+    READ_STAGE,
     JobRunner,
     RecordJob,
     RecordRejection,
@@ -305,7 +306,8 @@ async def begin_model_run(run: ModelRun[Any], ledger: Ledger, options: RunOption
     """Refuse an output file of another run, write the start note, and reopen quarantined records for a retry."""
     stage, names = run.stage, [job.name for job in run.jobs]
     if stage.out.exists() and not options.force and not any([await ledger.count_outcomes(name) for name in names]):
-        stage.claim()  # raises where the file is not of this run
+        if stage.origin is None:
+            stage.claim()  # raises where the file is not of this run
         raise stage.lost_ledger()
     stage.note_start(ledger.id, force=options.force)
     if earlier := await list_earlier_versions(ledger):
@@ -315,6 +317,9 @@ async def begin_model_run(run: ModelRun[Any], ledger: Ledger, options: RunOption
             eclose.__version__,
         )
     run.write_inputs(force=options.force)
+    if stage.origin is not None:
+        # What was missing from the inputs may have been added since; reading them again costs nothing.
+        await ledger.reopen_quarantined(READ_STAGE)
     if options.retry:
         # Without its manifest the run counts as unfinished: if it is stopped now, it continues without --retry.
         stage.manifest_path.unlink(missing_ok=True)

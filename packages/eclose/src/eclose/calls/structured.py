@@ -32,6 +32,15 @@ class StructuredAnswer:
     """Problem of the last reply."""
 
 
+MAX_REASON_CHARS = 300
+"""Longest reason for a missing label, in characters."""
+
+
+def format_reason(answer: StructuredAnswer) -> str:
+    """Return kind and problem of an unusable answer: ``invalid: 'aligned' is a required property``."""
+    return f"{answer.reason}: {answer.problem}"[:MAX_REASON_CHARS] if answer.problem else str(answer.reason)
+
+
 def build_structured_request(
     question: PromptWithSchema, decoding: Decoding, replica: int = 0, attempt: int = 0
 ) -> Request:

@@ -36,6 +36,10 @@ COMMANDS = {
         "eclose.cli.export:export",
         "Send the verdicts of a judged run to a trace store, or write them to a file.",
     ),
+    "failures": CommandEntry(
+        "eclose.cli.failures:failures",
+        "List the responses that need mending: what is wrong with each, in which step, and what the judge says.",
+    ),
     "gate": CommandEntry(
         "eclose.cli.gate:gate",
         "Check a judged run against limits: exit with 0 where it passes, 100 where it fails, 101 where it cannot tell.",
@@ -61,6 +65,10 @@ COMMANDS = {
     "select": _of_extra("train"),
     "switch": _of_extra("train"),
     "train": _of_extra("train"),
+    "trend": CommandEntry(
+        "eclose.cli.trend:trend",
+        "Follow a rate of a judged run over time windows, with bounds that hold while the run grows.",
+    ),
     "annotate": _of_extra("annotate"),
     "data": CommandEntry(
         "eclose.cli.data:app",

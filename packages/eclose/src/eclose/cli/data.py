@@ -19,6 +19,7 @@ from eclose.cli.shared.output import (
     print_step_result,
     print_table,
     show_record_count,
+    show_status,
 )
 from eclose.readers.import_settings import ImportSettings
 from eclose.readers.layouts import RecordLayout
@@ -278,6 +279,53 @@ def labels(
 
     count = write_labels(run, out, allow_stale=allow_stale)
     print_line(f"{get_remote_url(out) or out}: labels of {format_count(count, 'response')} written")
+
+
+@app.command()
+def fetch(
+    store: Annotated[str, typer.Argument(help="phoenix, langfuse or mlflow.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write or to go on with, JSON Lines.")],
+    *,
+    since: Annotated[str, typer.Option(help="When the first trace began: ISO 8601, in UTC without an offset.")],
+    until: Annotated[
+        str | None, typer.Option(help="Moment before which the last one began.  [default: a quarter of an hour ago]")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Address of the store.  [default: the one in the environment, as for export]")
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option(help="Project of Phoenix (default), or experiment of MLflow by id or name (0).")
+    ] = None,
+    by: Annotated[
+        str, typer.Option(help="Length of the windows after which the file is complete: a number with m, h, d or w.")
+    ] = "1h",
+) -> None:
+    """Append the traces of a store that began in a span of time to a file, which judge reads.
+
+    A trace belongs to the window in which it began, and is read whole. The file grows by whole windows, and a file
+    beside it, .fetched.json, says up to when it is complete. The same command fetches what came since, or goes on where
+    it broke off: no trace is lost or doubled.
+
+    Keys and addresses come from the environment, or from eclose --env-file FILE: PHOENIX_COLLECTOR_ENDPOINT,
+    PHOENIX_API_KEY, LANGFUSE_BASE_URL, LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY, MLFLOW_TRACKING_URI,
+    MLFLOW_TRACKING_TOKEN.
+    """
+    from eclose.integrations.fetch import fetch_traces
+
+    with show_status("fetch") as show:
+        result = fetch_traces(
+            store,
+            out,
+            since=since,
+            until=until,
+            url=url,
+            project=project,
+            by=by,
+            watch=lambda state: show(f"fetch: {format_count(state.traces, 'trace')} up to {state.until}"),
+        )
+    print_line(result)
+    if result.empty:
+        print_line(f"  {format_count(result.empty, 'trace')} listed and returned without a span, not in the file")
 
 
 def _scan(file: Path, imported: ImportSettings) -> Iterator[ReadRecord[Instance]]:

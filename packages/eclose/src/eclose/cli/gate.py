@@ -40,6 +40,11 @@ def gate(
         typer.Option(help="Validation file of the judge, to correct the rates.  [default: validation.json in the run]"),
     ] = None,
     origin: OriginOption = None,
+    trend: Annotated[
+        bool,
+        typer.Option("--trend", help="Hold the limits against a run that grows: fail where a rate ever left its one."),
+    ] = False,
+    by: Annotated[str, typer.Option(help="Length of the windows of --trend: a number with m, h, d or w.")] = "1d",
     undecided: Annotated[
         Literal["pass", "fail"] | None,
         typer.Option(help="Exit with 0 (pass) or 100 (fail) where the outcome cannot be told, instead of 101."),
@@ -64,6 +69,10 @@ def gate(
     With --against, the difference to a base run is held against limits of its own, on the questions that both answer:
     --max-trr-drop 0.02 passes where the whole interval of the difference lies above -2 points.
 
+    With --trend, a limit fails where it is shown that its rate has left it at any time of the run, by the times of the
+    responses. The gate may be run again with every new response: at most 5 % of runs that keep their limits ever fail.
+    It cannot tell where only responses without a label, counted as worst, would make it fail.
+
     With --comment, writes what was decided and why as a comment for a pull request, whatever the outcome.
     """
     from eclose.api.gate import gate as gate_run
@@ -84,6 +93,8 @@ def gate(
         max_lgg_rise=max_lgg_rise,
         validation=validation,
         origin=origin,
+        trend=trend,
+        by=by,
         seed=seed,
         allow_stale=allow_stale,
         notify=print_line,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,20 +30,35 @@ from eclose.cli.shared.output import (
 )
 from eclose.cli.shared.recipe import recipe_key
 from eclose.detectors.scores import DetectorBand
+from eclose.errors import SettingError
 from eclose.readers.import_settings import ImportSettings
 from eclose.values.judgment import MAX_UNJUDGED_SHARE
+from eclose.values.own_criterion import OwnCriterion
 
 if TYPE_CHECKING:
     from eclose.calls.client import CallSettings
     from eclose.calls.resolve import ModelRef
     from eclose.calls.run import RunResult
-    from eclose.detectors.bands import BandFilter
     from eclose.judging.inputs import JudgeInputFiles
     from eclose.judging.settings import JudgeSettings
+    from eclose.readers.intake import IntakeSettings
+    from eclose.readers.response_tasks import ResponseFilter
 
 
 RECORDED = "written"
 """Word for a response with a judgment, which may lack labels: it is not accepted in any sense."""
+
+
+def _read_criterion(fields: Any) -> OwnCriterion:
+    """Return a criterion of a recipe: a mapping with name, question, labels and sees."""
+    from eclose.files.jsonl import parse_dataclass
+
+    if isinstance(fields, OwnCriterion):
+        return fields
+    if not isinstance(fields, Mapping):
+        raise SettingError(f"criteria: {fields!r} is no mapping. Write name, question, labels and sees of each.")
+    return parse_dataclass(OwnCriterion, dict(fields))
+
 
 # Judging is the usual command and validating the rare one, so `run` may be left out.
 app = typer.Typer(
@@ -83,6 +99,17 @@ def judge(
     attempts: Annotated[int, recipe_key(min=1)] = 2,
     max_tokens: Annotated[int, recipe_key(min=1)] = 4096,
     step_window: Annotated[int, recipe_key(min=1)] = 20,
+    passages: Annotated[
+        bool,
+        typer.Option(
+            "--passages",
+            help="Judge each passage too (needed, not needed, contradicts), for context precision and recall; one more "
+            "call a response.",
+        ),
+    ] = False,
+    criteria: Annotated[list[OwnCriterion] | None, recipe_key(parser=_read_criterion)] = None,
+    domain: Annotated[str | None, recipe_key()] = None,
+    reason_language: Annotated[str | None, recipe_key()] = None,
     only: Annotated[
         list[DetectorBand] | None,
         typer.Option(
@@ -94,6 +121,20 @@ def judge(
     ] = None,
     scores: Annotated[Path | None, recipe_key(dir_okay=False)] = None,
     other_benchmark: OtherBenchmark = False,
+    append: Annotated[
+        bool,
+        typer.Option(
+            "--append", help="Add the new responses of a file or of a folder of files to the run, and judge these."
+        ),
+    ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Only responses given since then: a time in ISO 8601, or a period such as 24h or 7d."),
+    ] = None,
+    sample: Annotated[
+        float | None,
+        typer.Option(help="Only this share of the responses (0 to 1), by a hash of the id of the trace or response."),
+    ] = None,
     max_unjudged_share: Annotated[
         float,
         typer.Option(
@@ -112,20 +153,23 @@ def judge(
     is requested or paid for twice.
     """
     import asyncio
-    from dataclasses import replace
+    from datetime import UTC, datetime
     from functools import partial
     from tempfile import TemporaryDirectory
 
-    from eclose.cli.shared.progress import show_run_progress
-    from eclose.judging.inputs import find_judge_inputs
-    from eclose.judging.run import build_judge_run, find_same_family_models, judge_responses
+    from eclose.errors import SettingError
+    from eclose.judging.additions import hold_run, take_inputs
     from eclose.judging.settings import JudgeSettings
+    from eclose.readers.intake import IntakeSettings
 
+    intake = IntakeSettings(append=append, since=since, sample=sample).at(datetime.now(UTC))
+    intake.require_folder(out)
+    if only and (intake.append or intake.chooses):
+        raise SettingError("--only chooses from scored responses: leave out --append, --since and --sample.")
     # Judgments lie beside the responses they judge, where diagnose and gate look for them.
     folder = out or (responses if responses.is_dir() else responses.parent)
-    find_inputs = partial(find_judge_inputs, responses, folder, instances, imported, force=options.force)
-    find_bands = partial(
-        _read_bands, only=only, calibration=calibration, scores=scores, other_benchmark=other_benchmark
+    find_filter = partial(
+        _read_filter, intake, only=only, calibration=calibration, scores=scores, other_benchmark=other_benchmark
     )
     settings = JudgeSettings(
         reference_free=reference_free,
@@ -137,39 +181,81 @@ def judge(
         max_tokens=max_tokens,
         temperature=temperature,
         step_window=step_window,
+        criteria=tuple(criteria or ()),
+        passages=passages,
+        domain=domain,
+        language=reason_language,
     )
     model = options.model(judge_model)
+    find_inputs = partial(
+        take_inputs,
+        responses,
+        folder,
+        model,
+        settings,
+        intake,
+        deadline=options.calls.deadline,
+        instances=instances,
+        imported=imported,
+        force=options.force,
+    )
     if options.dry_run:
         with TemporaryDirectory(prefix="eclose-") as scratch:
-            sources = find_inputs(scratch=Path(scratch))
+            sources = asyncio.run(find_inputs(scratch=Path(scratch)))
             _print_inputs(sources, responses)
-            asyncio.run(_print_forecast(sources, model, settings, options.calls, find_bands(sources)))
+            asyncio.run(_print_forecast(sources, model, settings, options.calls, find_filter(sources)))
         return
-    sources = find_inputs()
-    _print_inputs(sources, responses)
-    bands = find_bands(sources)
+    with hold_run(folder, options.ledger, intake):
+        sources = asyncio.run(find_inputs())
+        _print_inputs(sources, responses)
+        result = _judge(sources, judge_model, folder, settings, options, find_filter(sources))
+    print_run_summary(result, _describe_flips(result) if repeat > 1 else None, accepted=RECORDED)
+    too_many_unjudged = _print_unjudged(result.stage.out, max_unjudged_share)
+    # The funnel counts the records of another tool's file from which questions and responses were taken.
+    parts = (result.manifest.counts, *result.manifest.funnel.values(), *sources.added.values())
+    quarantined = any(counts.quarantined for counts in parts)
+    raise typer.Exit(QUARANTINED_EXIT_CODE if too_many_unjudged or quarantined else 0)
+
+
+def _judge(
+    sources: JudgeInputFiles,
+    judge_model: str,
+    folder: Path,
+    settings: JudgeSettings,
+    options: ModelOptions,
+    only: ResponseFilter | None,
+) -> RunResult:
+    """Judge the responses in this process or on workers."""
+    import asyncio
+    from dataclasses import replace
+    from functools import partial
+
+    from eclose.cli.shared.progress import show_run_progress
+    from eclose.judging.run import build_judge_run, find_same_family_models, judge_responses
+
+    model = options.model(judge_model)
     # Such a judge may be too lenient. Only people's labels can show whether it is, so the run goes on.
     if related := find_same_family_models(sources, model.name):
         print_line(
             f"{model.name} is of the model family of {', '.join(related)}, which it judges: validate it against people"
         )
     if options.ray is not None:
-        where = (sources, judge_model, options.server, folder, settings, options.calls.deadline, bands)
-        result = run_on_ray_workers(partial(build_judge_run, *where), options.calls, options, options.ray)
-    else:
-        watched = replace(options.run_options, watch=partial(show_run_progress, accepted=RECORDED))
-        result = asyncio.run(judge_responses(sources, model, folder, settings, options.calls, watched, only=bands))
-    print_run_summary(result, _describe_flips(result) if repeat > 1 else None, accepted=RECORDED)
-    too_many_unjudged = _print_unjudged(result.stage.out, max_unjudged_share)
-    # The funnel counts the records of another tool's file from which questions and responses were taken.
-    quarantined = any(counts.quarantined for counts in (result.manifest.counts, *result.manifest.funnel.values()))
-    raise typer.Exit(QUARANTINED_EXIT_CODE if too_many_unjudged or quarantined else 0)
+        where = (sources, judge_model, options.server, folder, settings, options.calls.deadline, only)
+        return run_on_ray_workers(partial(build_judge_run, *where), options.calls, options, options.ray)
+    watched = replace(options.run_options, watch=partial(show_run_progress, accepted=RECORDED))
+    return asyncio.run(judge_responses(sources, model, folder, settings, options.calls, watched, only=only))
 
 
 def _print_inputs(sources: JudgeInputFiles, file: Path) -> None:
     """Print how the responses were read, where another tool wrote them, and what to know before a judge is paid."""
-    from eclose.api.evaluate import describe_judge_inputs, summarize_responses
+    from eclose.api.evaluate import describe_added, describe_judge_inputs, summarize_responses
+    from eclose.files.step import companion_file_path
 
+    for sentence in describe_added(sources):
+        print_line(sentence)
+    lost = companion_file_path(sources.responses, "rejected.jsonl")
+    if sources.added and lost.is_file():
+        print_line(f"  responses that are not in the run although they should, with reasons: {lost}")
     readings = summarize_responses(sources)
     if not readings.in_protocol_layout:
         print_reading_summary(readings, file)
@@ -177,21 +263,23 @@ def _print_inputs(sources: JudgeInputFiles, file: Path) -> None:
         print_line(sentence)
 
 
-def _read_bands(
+def _read_filter(
+    intake: IntakeSettings,
     sources: JudgeInputFiles,
+    *,
     only: list[DetectorBand] | None,
     calibration: Path | None,
     scores: Path | None,
-    *,
     other_benchmark: bool,
-) -> BandFilter | None:
+) -> ResponseFilter | None:
     from eclose.detectors.bands import build_band_filter
     from eclose.errors import SettingError
 
     if not only:
         if calibration or scores:
             raise SettingError("--calibration and scores choose responses together with --only. Name a band.")
-        return None
+        # What is added to a run was chosen when it was taken.
+        return intake if intake.chooses and not intake.append else None
     if calibration is None:
         raise SettingError("--only needs --calibration FILE; write one with: eclose detect calibrate RUN.")
     return build_band_filter(
@@ -242,7 +330,7 @@ async def _print_forecast(
     model: ModelRef,
     settings: JudgeSettings,
     calls: CallSettings,
-    only: BandFilter | None,
+    only: ResponseFilter | None,
 ) -> None:
     from eclose.calls.resolve import resolve_model_ref
     from eclose.judging.run import forecast_judging

@@ -22,6 +22,8 @@ from eclose.values.instance import Instance
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from eclose.values.response import Response
+
 
 @dataclass(frozen=True)
 class BandFilter:
@@ -44,8 +46,8 @@ class BandFilter:
         """The calibration and the scores."""
         return self.calibration, self.scores
 
-    def read_exclusions(self) -> Callable[[str], str | None]:
-        """Read the scores; return a function from the id of a response to the reason why it is left out, or None."""
+    def read_exclusions(self) -> Callable[[Response], str | None]:
+        """Read the scores; return a function from a response to the reason why it is left out, or None."""
         calibration = read_calibration(self.calibration)
         reasons: dict[str, str | None] = {}
         for id_, record in rank_records(calibration, read_records(self.scores, DetectorScore)).items():
@@ -54,7 +56,7 @@ class BandFilter:
             reasons[id_] = None if band in self.bands else reason
         # A response that the detector never saw is as unknown as one that it could not score.
         unseen = None if DetectorBand.UNSCORED in self.bands else f"no score: {NO_RECORD}"
-        return lambda response_id: reasons.get(response_id, unseen)
+        return lambda response: reasons.get(response.id, unseen)
 
 
 def rank_records(calibration: DetectorCalibration, scores: Iterable[DetectorScore]) -> dict[str, DetectorScore]:

@@ -268,6 +268,8 @@ def _explain_undecided(row: SettledVerdict | None) -> str:
     if row is None:
         return NO_VERDICT
     verdict: Verdict = row.verdict
+    if verdict.abstained:
+        return "it says that it found no answer"
     labels = {"L": verdict.locally_sound, "A": verdict.aligned, "C": verdict.closed}
     return f"no label {' and '.join(letter for letter, label in labels.items() if label is None)}"
 

@@ -60,7 +60,8 @@ def list_study_groups(verdict: Verdict) -> tuple[StudyGroup, ...]:
     >>> [group.value for group in list_study_groups(Verdict(locally_sound=True, aligned=False))]
     ['gap', 'path_deviation']
     """
-    if verdict.trace_group is None:
+    # The study knows no abstentions: they are neither reliable nor a failure that a detector should flag.
+    if verdict.trace_group is None or verdict.trace_group not in _TRACE_GROUPS:
         return ()
     group = _TRACE_GROUPS[verdict.trace_group]
     # An unsound response may break a global link too; the classes count within the gap alone.

@@ -35,10 +35,16 @@ if TYPE_CHECKING:
 QuestionKey: TypeAlias = "tuple[str | None, str]"
 """A dataset and the id of a question in it."""
 ResponseClass: TypeAlias = "TraceGroup | FailureClass | None"
-"""The class of a response: reliable, a failure class of the gap, or locally unsound; None where undecided."""
+"""The class of a response: reliable, a failure class of the gap, locally unsound or abstained; None where undecided."""
 
-RESPONSE_CLASSES: tuple[ResponseClass, ...] = (TraceGroup.RELIABLE, *FailureClass, TraceGroup.LOCALLY_UNSOUND, None)
-"""From reliable to undecided."""
+RESPONSE_CLASSES: tuple[ResponseClass, ...] = (
+    TraceGroup.RELIABLE,
+    *FailureClass,
+    TraceGroup.LOCALLY_UNSOUND,
+    None,
+    TraceGroup.ABSTAINED,
+)
+"""From reliable to undecided; abstentions last, so that pages without any keep the numbers of their filters."""
 
 
 def classify_response(verdict: Verdict) -> ResponseClass:
@@ -50,6 +56,14 @@ CHAIN_CRITERIA = (Criterion.LOCAL_SOUNDNESS, Criterion.ALIGNMENT, Criterion.CLOS
 """Criteria that decide whether a response is reliable, in the order in which they are looked at."""
 
 
+GROUP_NAMES = {
+    TraceGroup.RELIABLE: "reliable",
+    TraceGroup.LOCALLY_UNSOUND: "unsound",
+    TraceGroup.ABSTAINED: "abstained",
+}
+"""Short names of the groups that are classes of responses."""
+
+
 def name_outcome(verdict: Verdict) -> str:
     """Return the outcome of a response as a short name: its class, or the first label that is missing."""
     response_class = classify_response(verdict)
@@ -59,7 +73,7 @@ def name_outcome(verdict: Verdict) -> str:
         labels = (verdict.locally_sound, verdict.aligned, verdict.closed)
         missing = (criterion for criterion, label in zip(CHAIN_CRITERIA, labels, strict=True) if label is None)
         return f"undecided_{next(missing).value}"
-    return "reliable" if response_class is TraceGroup.RELIABLE else "unsound"
+    return GROUP_NAMES[response_class]
 
 
 @dataclass(frozen=True, slots=True)

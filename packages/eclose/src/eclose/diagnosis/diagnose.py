@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from eclose.diagnosis.label_table import LABEL_CODES, LabelTable, TraceStratum, count_by_appearance
+from eclose.diagnosis.label_table import LABEL_CODES, LabelTable, RequestedRate, TraceStratum, count_by_appearance
 from eclose.diagnosis.run_counts import RunCounts
 from eclose.errors import UserError
-from eclose.metrics.rates import VERDICTS, Metric
+from eclose.metrics.rates import ABSTAINED_CODES, VERDICTS, Metric
 from eclose.metrics.repeats import LabelFlipCounts
 from eclose.metrics.summary import GroupRates, VerdictCounts, summarize_verdict_counts
 from eclose.readers.judged_run import EvidenceSufficiency, JudgedCase
@@ -32,6 +32,7 @@ from eclose.values.judgment import (
 )
 from eclose.values.model_family import same_model_family
 from eclose.values.three_valued import Label
+from eclose.values.verdict import AbstentionOutcome, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -123,6 +124,12 @@ class Diagnosis:
     """The responses of other strata, which no rate above counts."""
     readings: Mapping[ReadingKey, int] = field(default_factory=dict)
     """Responses of all strata by how they were read."""
+    abstentions: Mapping[AbstentionOutcome, int] = field(default_factory=dict)
+    """Responses that say that they found no answer, by whether they were right to; empty where none does."""
+    requested: Mapping[str, RequestedRate] = field(default_factory=dict)
+    """What judges gave on request, by column; empty where nothing was asked for."""
+    abstained_joint: Mapping[tuple[Label, Label, Label], int] = field(default_factory=dict)
+    """Those of the group of abstentions by their labels L, A and C; ``joint`` counts them too."""
 
     @property
     def prose_traces(self) -> int:
@@ -196,7 +203,7 @@ def diagnose_labels(labels: LabelTable, whole: LabelTable | None = None) -> Diag
         by_dataset=_summarize_by(counts, benchmarks, 0, pairs),
         by_evidence=_by_evidence(labels, counts),
         # The joint distribution of L, A and C (the paper's table of A.4).
-        joint=_count_joint(labels),
+        joint=_count_joint(labels.verdict),
         # Steps, not responses, are counted, as in A.4: a response with two unsound steps counts twice.
         local_failures=step_failures,
         local_failure_responses=failed_responses,
@@ -217,6 +224,14 @@ def diagnose_labels(labels: LabelTable, whole: LabelTable | None = None) -> Diag
             if other is not stratum
         },
         readings=whole.count_readings(),
+        abstentions=labels.count_abstentions(),
+        requested=labels.summarize_requested(),
+        abstained_joint={
+            chain: count
+            for chain, count in _count_joint(labels.verdict[labels.abstained]).items()
+            # An unsound step decides the group, whatever the answer is.
+            if chain[0] is not False
+        },
     )
 
 
@@ -273,11 +288,11 @@ def _by_evidence(labels: LabelTable, counts: VerdictCounts) -> dict[EvidenceSuff
     }
 
 
-def _count_joint(labels: LabelTable) -> Counter[tuple[Label, Label, Label]]:
+def _count_joint(verdicts: Codes) -> Counter[tuple[Label, Label, Label]]:
     """Count responses by L, A and C, in the order of their first appearance."""
     # K and Acc are the last two digits of a verdict's position.
     joint: Counter[tuple[Label, Label, Label]] = Counter()
-    for code, count in count_by_appearance(labels.verdict // 9).items():
+    for code, count in count_by_appearance(verdicts % ABSTAINED_CODES // 9).items():
         verdict = VERDICTS[9 * code]
         joint[verdict.locally_sound, verdict.aligned, verdict.closed] = count
     return joint

@@ -1,12 +1,15 @@
 """Labels of a judged run as one Parquet table: a file, a folder of files, or an address in object storage.
 
-The columns are those of ``label_schema``; ``describe_labels`` fills all of them. A table of another program needs
-``REQUIRED_COLUMNS``; any other column that it lacks has no value in any row. Counting reads no texts. Needs pyarrow.
+The columns are those of ``label_schema``; ``describe_labels`` fills all of them. Any other column is the user's own. A
+table of another program needs ``REQUIRED_COLUMNS``; any other column that it lacks has no value in any row. Counting
+reads no texts. Needs pyarrow.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,9 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eclose.diagnosis.label_table import NO_TIME, VOTED_LABELS, Hashes, LabelTable, hash_source, number_by_appearance
+from eclose.diagnosis.label_table import (
+    CONTEXT_COLUMNS,
+    NO_TIME,
+    NOT_ASKED,
+    OWN_PREFIX,
+    UNJUDGED,
+    VOTED_LABELS,
+    Hashes,
+    LabelTable,
+    hash_source,
+    number_by_appearance,
+)
 from eclose.diagnosis.labelled_run import LabelledRun, QuestionHashes, read_run_files
-from eclose.diagnosis.response_failure import derive_failure_fields
+from eclose.diagnosis.response_failure import derive_failure_fields, name_reading
 from eclose.errors import UserError
 from eclose.files.json_reader import parse_json_object
 from eclose.files.jsonl import decode_core_value, encode_json_line
@@ -26,13 +40,15 @@ from eclose.files.parquet import (
     get_remote_url,
     import_pyarrow,
     is_path_pattern,
+    list_arrow_fields,
     open_filesystem,
 )
 from eclose.files.record_file import hash_ids
 from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
+from eclose.files.tables import fit_column_type, infer_column_types, make_plain, name_own_columns
 from eclose.files.verify import ProvenanceCheck
+from eclose.metrics.rates import ABSTAINED_CODES
 from eclose.readers.judged_run import JudgedCase, JudgedCaseSet, combine_caveats, describe_reused_id
-from eclose.readers.readings import find_rule
 from eclose.reading.text import ReadingStatus
 from eclose.values.instance import Instance
 from eclose.values.judgment import (
@@ -48,10 +64,10 @@ from eclose.values.response import Response, ResponseSource, Trace
 from eclose.values.times import normalize_time, to_datetime, to_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eclose.readers.readings import ReadingKey
-    from eclose.stats.arrays import Codes, Indices
+    from eclose.stats.arrays import Codes, Floats, Indices
 
 LABELS_VERSION = "eclose.labels/2"
 """Version of the columns and of the caveats in the file's metadata; a reader refuses any other."""
@@ -76,38 +92,50 @@ _FAILURE_TEXTS = (
     "established",
     "missing_evidence",
 )
-DERIVED_COLUMNS = ("first_unsound_step", "reliable", "in_gap", *_FAILURE_TEXTS, "abstains", "cost")
+DERIVED_COLUMNS = ("first_unsound_step", "reliable", "in_gap", *_FAILURE_TEXTS, "abstention", "cost")
 """Columns for queries of other programs; they follow from the records, and no reader uses them."""
 _NAMED_COLUMNS = ("response_id", "instance_id", "judge")
-FLAG_COLUMNS = (*CRITERION_COLUMNS, "evidence_sufficient", "matched", "matched_with_aliases", "without_trace")
+FLAG_COLUMNS = (
+    *CRITERION_COLUMNS,
+    "evidence_sufficient",
+    "matched",
+    "matched_with_aliases",
+    "without_trace",
+    "abstained",
+)
 """Labels that readers use: true, false, or null where missing."""
 _METADATA_KEY = b"eclose"
 _GROUP_ROWS = 2_000
 """Rows of a row group; a response that is shown costs the texts of its group."""
 
 
-def label_schema() -> Any:
-    """Return the columns of a table of labels, as a schema of Arrow."""
+@cache
+def label_schema(requested: tuple[str, ...] = ()) -> Any:
+    """Return the columns of a table of labels, as a schema of Arrow; ``requested`` are those of what judges gave on
+    request."""
     arrow, _ = import_pyarrow("a table of labels")
     # Signed, although hashes are not: Spark has no other integers.
-    text, flag, hash_ = arrow.string(), arrow.bool_(), arrow.int64()
+    text, flag, number, hash_ = arrow.string(), arrow.bool_(), arrow.float64(), arrow.int64()
     votes = arrow.struct([("label", text), ("true", arrow.int32()), ("false", arrow.int32())])
     columns = [(name, text) for name in ("response_id", "instance_id", "benchmark", "model", "judge")]
     for name in (*CRITERION_COLUMNS, "evidence_sufficient"):
         columns += [(name, flag), (_name_reason_column(name), text)]
     columns += [("first_unsound_step", arrow.int32()), ("step_failures", arrow.list_(text))]
     columns += [("votes", arrow.list_(votes))]
-    columns += [(name, flag) for name in FLAG_COLUMNS[-3:]]
+    columns += [(name, flag) for name in FLAG_COLUMNS[-4:]]
     columns += [("reading", text), ("answered_at", arrow.timestamp("us", tz="UTC"))]
     columns += [(name, hash_) for name in ("question_hash", "passages_hash", "source_hash")]
     columns += [("reliable", flag), ("in_gap", flag), *((name, text) for name in _FAILURE_TEXTS)]
-    columns += [("abstains", flag), ("cost", arrow.float64())]
-    return arrow.schema([*columns, *((name, text) for name in RECORD_COLUMNS)])
+    columns += [("abstention", text), ("cost", number)]
+    for name in requested:
+        columns += [(name, number if name in CONTEXT_COLUMNS else flag), (_name_requested_reason(name), text)]
+    columns += [(name, text) for name in RECORD_COLUMNS]
+    # Precision and recall of passages share their reason.
+    return arrow.schema(list(dict(columns).items()))
 
 
-def _list_read_columns() -> list[str]:
-    """Return the columns that readers use."""
-    return [name for name in label_schema().names if name not in DERIVED_COLUMNS]
+def _name_requested_reason(name: str) -> str:
+    return "passages_unjudged" if name in CONTEXT_COLUMNS else f"{name}_unjudged"
 
 
 def _name_reason_column(label: str) -> str:
@@ -143,21 +171,22 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
         >>> write_labels("demo", "demo-labels.parquet")
         60
     """
-    schema = label_schema()
     filesystem, path = open_filesystem(out)
     if filesystem.get_file_info([path])[0].type.name != "NotFound":
         raise UserError(f"{out}: exists already. Name another file, or remove this one.")
     counted = read_run_files(Path(run), allow_stale=allow_stale)
     caveats = {name: getattr(counted.caveats, name) for name in JudgedCaseSet.__slots__ if name != "cases"}
-    schema = schema.with_metadata({_METADATA_KEY: json.dumps({"schema": LABELS_VERSION, **caveats})})
+    schema = label_schema(counted.labels.requested).with_metadata(
+        {_METADATA_KEY: json.dumps({"schema": LABELS_VERSION, **caveats})}
+    )
     filesystem.create_dir(path.rpartition("/")[0], recursive=True)
     # Written aside and moved as a whole: a conversion that was cut off leaves no table behind.
     with TemporaryDirectory(dir=None if get_remote_url(out) else Path(path).parent) as scratch:
         written = Path(scratch, "labels.parquet")
-        with ParquetWriter(written, schema) as file:
-            for start in range(0, len(counted.labels), _GROUP_ROWS):
-                cases = counted.source.read_cases(counted.labels.positions[start : start + _GROUP_ROWS])
-                file.write_rows([describe_labels(case) for case in cases])
+        own: dict[str, type] = {}
+        # A later row may have a column that the earlier ones lack, or a value of another type.
+        while (found := _write_table(written, counted, schema, own)) != own:
+            own = found
         if get_remote_url(out) is None:
             written.replace(path)
         else:
@@ -167,8 +196,24 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
     return len(counted.labels)
 
 
+def _write_table(path: Path, counted: LabelledRun, schema: Any, own: Mapping[str, type]) -> dict[str, type]:
+    """Write the rows with own columns of these types; return the types of the rows, at the first that do not fit."""
+    types, known = dict(own), schema.names
+    for field in list_arrow_fields(own):
+        schema = schema.append(field)
+    with ParquetWriter(path, schema) as file:
+        for start in range(0, len(counted.labels), _GROUP_ROWS):
+            cases = counted.source.read_cases(counted.labels.positions[start : start + _GROUP_ROWS])
+            rows = [describe_labels(case) for case in cases]
+            types = infer_column_types(({name: row[name] for name in row if name not in known} for row in rows), types)
+            if types != own:
+                return types
+            file.write_rows([row | {name: fit_column_type(row.get(name), own[name]) for name in own} for row in rows])
+    return types
+
+
 def describe_labels(case: JudgedCase) -> dict[str, Any]:
-    """Return the row of a response in a table of labels."""
+    """Return the row of a response in a table of labels: the columns of the schema, and the user's own."""
     judgment, response, instance = case.judgment, case.response, case.instance
     reasons = {criterion: missing_reason_kind(reason) for criterion, reason in judgment.unjudged.items()}
     hashes = QuestionHashes.of(instance)
@@ -185,7 +230,6 @@ def describe_labels(case: JudgedCase) -> dict[str, Any]:
         "evidence_sufficient": judgment.evidence_sufficient,
         "evidence_unjudged": judgment.evidence_unjudged,
         **derive_failure_fields(case),
-        "cost": None,
         "step_failures": [str(step.failure) for step in judgment.steps if step.failure is not None],
         "votes": [
             {"label": str(name), "true": votes.count(True), "false": votes.count(False)}
@@ -195,18 +239,37 @@ def describe_labels(case: JudgedCase) -> dict[str, Any]:
         "matched": case.matched,
         "matched_with_aliases": case.matched_with_aliases,
         "without_trace": not response.trace.steps or reasons.get(Criterion.LOCAL_SOUNDNESS) == NO_CLAIM_REASON,
-        # As trace/prose/conclusion word: status, origin of the trace, and rule.
-        "reading": "/".join(part or "" for part in find_rule(response.reading, response.trace, response.answer)),
+        "abstained": judgment.abstained,
+        "reading": name_reading(response),
+        **_describe_requested(judgment),
         "answered_at": None if time is None else to_datetime(time),
         "question_hash": _to_signed(hashes.text),
         "passages_hash": _to_signed(hashes.passages),
         "source_hash": _to_signed(hash_source(response.source)),
         **{name: encode_json_line(record).decode() for name, record in records.items()},
+        **{name: response.columns[column] for column, name in _name_columns(response).items()},
     }
 
 
 def _to_signed(hash_: int) -> int:
     return hash_ - 2**64 if hash_ >= 2**63 else hash_
+
+
+def _name_columns(response: Response) -> dict[str, str]:
+    """Return the name in a table of each own column of a response."""
+    return name_own_columns([response.columns], label_schema().names) if response.columns else {}
+
+
+def _describe_requested(judgment: Judgment) -> dict[str, Any]:
+    """Return what the judge gave on request, by column; empty where nothing was asked for."""
+    row: dict[str, Any] = {}
+    for name, label in judgment.own.items():
+        column = f"{OWN_PREFIX}{name}"
+        row |= {column: label.holds, _name_requested_reason(column): None if label.label else label.reason}
+    if (passages := judgment.passages) is not None:
+        values = (passages.precision, passages.recall, passages.unjudged)
+        row |= dict(zip((*CONTEXT_COLUMNS, "passages_unjudged"), values, strict=True))
+    return row
 
 
 def read_label_file(run: Path | str, *, allow_stale: bool = False) -> LabelledRun:
@@ -234,37 +297,39 @@ class _LabelFile:
         self.name = get_remote_url(run) or str(run)
         try:
             filesystem, folder, paths = find_parquet_files(run)
-            schema = self._arrow.schema([label_schema().field(name) for name in _list_read_columns()])
+            if not paths:
+                raise UserError(f"{self.name}: holds no Parquet file.")
             # Spark and Hive write a column that they divide rows by into names of folders: `model=ours/part.parquet`.
-            divided_by = dataset.partitioning(
-                self._arrow.schema([field for field in schema if not self._arrow.types.is_nested(field.type)]),
-                flavor="hive",
-            )
-            self._dataset = dataset.dataset(
-                paths,
-                schema,
-                format="parquet",
-                filesystem=filesystem,
-                partitioning=divided_by,
-                partition_base_dir=folder,
-            )
-            self._fragments = list(self._dataset.get_fragments())
+            in_path = self._arrow.schema(_list_path_columns(path.removeprefix(folder) for path in paths))
+            place: dict[str, Any] = {"format": "parquet", "filesystem": filesystem, "partition_base_dir": folder}
+            place["partitioning"] = dataset.partitioning(in_path, flavor="hive")
+            self._fragments = list(dataset.dataset(paths, in_path, **place).get_fragments())
             schemas = [fragment.physical_schema for fragment in self._fragments]
+            self._requested = tuple(dict.fromkeys(name for each in schemas for name in _list_requested(each.names)))
+            labels = label_schema(self._requested)
+            self._read = [name for name in labels.names if name not in DERIVED_COLUMNS]
+            schema = self._arrow.schema([labels.field(name) for name in self._read])
+            self._dataset = dataset.dataset(paths, schema, **place)
+            own = self._find_own_columns([*schemas, in_path], labels.names)
+            self._own, self._schema = own.names, self._arrow.unify_schemas([schema, own])
             self._groups = [group for fragment in self._fragments for group in fragment.split_by_row_group()]
         except (OSError, self._arrow.ArrowException) as error:
             raise UserError(f"{self.name}: holds no table of labels that can be read ({error}).") from error
-        if not paths:
-            raise UserError(f"{self.name}: holds no Parquet file.")
-        for fragment, schema in zip(self._fragments, schemas, strict=True):
-            self._check_columns(schema, dataset.get_partition_keys(fragment.partition_expression))
+        for schema in schemas:
+            self._check_columns(schema, in_path.names)
         sizes = [group.row_groups[0].num_rows for group in self._groups]
         self._starts = np.cumsum([0, *sizes])
 
-    def _check_columns(self, schema: Any, in_path: Mapping[str, Any]) -> None:
-        names = [*schema.names, *in_path]
-        if repeated := [name for name in _list_read_columns() if names.count(name) > 1]:
+    def _find_own_columns(self, schemas: Sequence[Any], known: Sequence[str]) -> Any:
+        """Return the user's own columns of files, as a schema."""
+        other = [self._arrow.schema([field for field in schema if field.name not in known]) for schema in schemas]
+        # One file may hold whole numbers where another holds others.
+        return self._arrow.unify_schemas([self._arrow.schema([]), *other], promote_options="permissive")
+
+    def _check_columns(self, schema: Any, in_path: Sequence[str]) -> None:
+        if repeated := [name for name in schema.names if schema.names.count(name) > 1]:
             raise UserError(f"{self.name}: has two columns {repeated[0]}. Rename one of them.")
-        if missing := [name for name in REQUIRED_COLUMNS if name not in names]:
+        if missing := [name for name in REQUIRED_COLUMNS if name not in (*schema.names, *in_path)]:
             raise UserError(
                 f"{self.name}: has no column {missing[0]}, so it is no table of labels as `eclose data labels RUN` "
                 f"writes it. If it holds responses, judge them first: eclose judge {self.name} --judge MODEL --out RUN."
@@ -293,7 +358,7 @@ class _LabelFile:
 
     def read_labels(self) -> LabelTable:
         """Return the labels of all rows."""
-        names = [name for name in _list_read_columns() if name not in RECORD_COLUMNS]
+        names = [name for name in self._read if name not in RECORD_COLUMNS]
         try:
             columns = self._dataset.to_table(columns=names)
         except self._arrow.ArrowException as error:
@@ -309,11 +374,19 @@ class _LabelFile:
         for repeat in np.flatnonzero(first[number] != np.arange(len(hashes)))[:1].tolist():
             places = (f"row {first[number[repeat]] + 1}", f"row {repeat + 1}")
             raise describe_reused_id(Path(self.name), Judgment, ids[repeat].as_py(), *places)
-        return _make_table(columns, hashes, self.name)
+        table = _make_table(columns, hashes, self.name)
+        values = np.zeros((len(table), len(self._requested)))
+        for place, name in enumerate(self._requested):
+            values[:, place] = _read_values(columns, name)
+        return replace(table, requested=self._requested, values=values)
 
     def read_cases(self, positions: Indices) -> Iterator[JudgedCase]:
         """Yield whole cases; without texts where the table has none."""
-        return map(_read_case, self._read_rows(positions, _list_read_columns()))
+        for row in self._read_rows(positions, [*self._read, *self._own]):
+            case = _read_case(row)
+            columns, names = case.response.columns, _name_columns(case.response).values()
+            added = {name: make_plain(row[name]) for name in self._own if name not in names and row[name] is not None}
+            yield replace(case, response=replace(case.response, columns={**columns, **added})) if added else case
 
     def read_ids(self, positions: Indices) -> Iterator[str]:
         """Yield the ids of responses."""
@@ -330,10 +403,21 @@ class _LabelFile:
         groups = np.searchsorted(self._starts, rows, side="right") - 1
         pairs = zip(groups.tolist(), (rows - self._starts[groups]).tolist(), strict=True)
         for group, places in groupby(pairs, key=lambda pair: pair[0]):
-            table = self._groups[group].to_table(schema=self._dataset.schema, columns=columns)
+            table = self._groups[group].to_table(schema=self._schema, columns=columns)
             yield from table.take([row for _, row in places]).to_pylist()
             # Arrow keeps what it has freed; texts of several row groups would stay in memory.
             self._arrow.default_memory_pool().release_unused()
+
+
+def _list_path_columns(paths: Iterable[str]) -> list[Any]:
+    """Return the columns whose values are in paths, as fields; the user's own are texts."""
+    arrow, _ = import_pyarrow()
+    names = [part.partition("=")[0] for path in paths for part in path.split("/")[:-1] if "=" in part]
+    labels = label_schema()
+    return [
+        labels.field(name) if name in labels.names else arrow.field(name, arrow.string())
+        for name in dict.fromkeys(names)
+    ]
 
 
 def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
@@ -352,13 +436,13 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
     reasons, unjudged = _read_reasons(columns)
     if (no_claim := (Criterion.LOCAL_SOUNDNESS, NO_CLAIM_REASON)) in reasons:
         flags["without_trace"][unjudged[unjudged[:, 1] == reasons.index(no_claim), 0]] = 1
-    verdict = np.zeros(len(rows), np.uint8)
+    verdict = np.zeros(len(rows), np.uint16)
     for column, criterion in CRITERION_COLUMNS.items():
         codes = flags[column] + 1
         # As with a judgment: L comes from the steps, and is unknown where a reason says so.
         if criterion is Criterion.LOCAL_SOUNDNESS:
             codes[columns[_name_reason_column(column)].is_valid().to_numpy()] = 0
-        verdict = 3 * verdict + codes.astype(np.uint8)
+        verdict = 3 * verdict + codes.astype(np.uint16)
     failed_rows, failures = _flatten(columns["step_failures"])
     voted_rows, votes = _flatten(columns["votes"])
     labels, true, false = votes.flatten()
@@ -370,7 +454,7 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
         model=model.astype(np.int32),
         source=np.where(source == 0, by_model, source),
         judge=judge.astype(np.int32),
-        verdict=verdict,
+        verdict=verdict + np.uint16(ABSTAINED_CODES) * (flags["abstained"] == 1),
         evidence=flags["evidence_sufficient"],
         matched=flags["matched"],
         matched_with_aliases=flags["matched_with_aliases"],
@@ -387,6 +471,21 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
         unjudged=unjudged,
         votes=np.stack([voted_rows, *vote_columns], axis=1).astype(np.intp),
     )
+
+
+def _list_requested(names: Sequence[str]) -> list[str]:
+    """Return the columns of what judges gave on request, each of which has one for the reason why it is missing."""
+    asked = [name for name in names if name in CONTEXT_COLUMNS or name.startswith(OWN_PREFIX)]
+    return [name for name in asked if _name_requested_reason(name) in names]
+
+
+def _read_values(columns: Any, name: str) -> Floats:
+    """Return a column of what judges gave on request, as ``LabelTable.values`` holds it."""
+    column = columns[name].cast("int8") if name.startswith(OWN_PREFIX) else columns[name]
+    values = np.array(column.fill_null(int(UNJUDGED))).astype(float)
+    asked = columns[name].is_valid().to_numpy() | columns[_name_requested_reason(name)].is_valid().to_numpy()
+    values[~asked] = NOT_ASKED
+    return values
 
 
 def _parse_reading(text: str, name: str) -> ReadingKey:
@@ -450,6 +549,7 @@ def _read_case(row: dict[str, Any]) -> JudgedCase:
         **{name: row[name] for name in (*CRITERION_COLUMNS, "evidence_sufficient") if name != "locally_sound"},
         unjudged={criterion: reason for criterion, reason in reasons.items() if reason is not None},
         evidence_unjudged=row["evidence_unjudged"],
+        abstained=bool(row["abstained"]),
     )
     source = None if row["model"] is None else ResponseSource(row["model"])
     return JudgedCase(

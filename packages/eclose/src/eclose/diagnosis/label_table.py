@@ -10,28 +10,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eclose.diagnosis.compare import CountedRun, PairingKeys, QuestionKey, pair_responses
 from eclose.files.id_set import hash64
+from eclose.metrics.rates import ABSTAINED_CODES
 from eclose.metrics.repeats import LabelFlipCounts
 from eclose.metrics.summary import UNKNOWN_GROUP, VerdictCounts
 from eclose.readers.readings import ReadingKey, find_rule
-from eclose.stats.arrays import Codes, Flags, Indices
+from eclose.stats.arrays import Codes, Flags, Floats, Indices
+from eclose.stats.clustered_rates import QuestionHitCounts
 from eclose.values.answers import contains_token_span, normalize_answer
 from eclose.values.identity import canonical_bytes
-from eclose.values.judgment import EVIDENCE, NO_CLAIM_REASON, Criterion, LocalFailure, missing_reason_kind
+from eclose.values.judgment import (
+    EVIDENCE,
+    NO_CLAIM_REASON,
+    Criterion,
+    LocalFailure,
+    OwnLabel,
+    PassageLabels,
+    missing_reason_kind,
+)
 from eclose.values.response import ResponseReading, ResponseSource, Trace
 from eclose.values.three_valued import Label
 from eclose.values.times import to_microseconds
+from eclose.values.verdict import AbstentionOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from eclose.readers.judged_run import JudgedCase
+    from eclose.stats.intervals import Estimate
     from eclose.values.instance import Instance
     from eclose.values.judgment import Judgment, StepJudgment
     from eclose.values.response import Response
@@ -48,6 +60,11 @@ _FAILURES = tuple(LocalFailure)
 _FAILURE_NUMBERS = {failure: number for number, failure in enumerate(_FAILURES)}
 _CRITERIA = {str(criterion): criterion for criterion in Criterion}
 _VOTED_NUMBERS = {str(name): number for number, name in enumerate(VOTED_LABELS)}
+OWN_PREFIX = "criterion_"
+"""Before the names of the user's own criteria, as columns."""
+CONTEXT_COLUMNS = ("context_precision", "context_recall")
+UNJUDGED, NOT_ASKED = -1.0, -2.0
+"""What stands for a value that was asked for and is missing, and for one that was not asked for."""
 _NO_CLAIM = (Criterion.LOCAL_SOUNDNESS, NO_CLAIM_REASON)
 
 
@@ -60,6 +77,17 @@ class TraceStratum(StrEnum):
     """Sentences of the reply itself: what it adds beyond the answer fails C."""
     HIDDEN = "hidden"
     """Thinking, which was not written for a reader."""
+
+
+class RequestedRate(NamedTuple):
+    """The share of the first label of a criterion, or the mean of a value from 0 to 1."""
+
+    n: int
+    """Responses with a value."""
+    unjudged: int
+    """Responses for which it was asked and not given."""
+    estimate: Estimate
+    """With the interval over questions, which a mean keeps too: no value between 0 and 1 varies more than a share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +143,9 @@ class JudgmentPart:
     unjudged: Mapping[Criterion, str] = field(default_factory=dict)
     evidence_sufficient: Label = None
     votes: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
+    abstained: bool = False
+    own: Mapping[str, OwnLabel] = field(default_factory=dict)
+    passages: PassageLabels | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +163,7 @@ class LabelTable:
     judge: Codes
     """Position in ``judges``."""
     verdict: Codes
-    """Position in ``VERDICTS``: the five labels."""
+    """Position in ``VERDICTS``: the five labels, and whether the response abstains."""
     evidence: Codes
     """Whether the passages settle the question, by the judge."""
     matched: Codes
@@ -160,6 +191,11 @@ class LabelTable:
     """Row, and position in ``reasons``, of every missing label with a reason."""
     votes: Indices
     """Row, position in ``VOTED_LABELS``, and numbers of true and of false labels of a judge that was asked again."""
+    requested: tuple[str, ...] = ()
+    """What judges gave on request: ``criterion_NAME`` for criteria of the user's own, and ``CONTEXT_COLUMNS``."""
+    values: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    """A column for each name in ``requested``, from 0 to 1: 1 for the first label of a criterion; ``UNJUDGED`` where
+    there is no label, and ``NOT_ASKED``. Without names it has no columns."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -211,7 +247,7 @@ class LabelTable:
             model=np.array(responses.model, np.int32)[response_rows],
             source=np.array(responses.source, np.uint64)[response_rows],
             judge=np.array(judgments.judge, np.int32)[judgment_rows],
-            verdict=np.array(judgments.verdict, np.uint8)[judgment_rows],
+            verdict=np.array(judgments.verdict, np.uint16)[judgment_rows],
             evidence=np.array(judgments.evidence, np.int8)[judgment_rows],
             matched=np.array(responses.matched, np.int8)[response_rows],
             matched_with_aliases=np.array(responses.matched_with_aliases, np.int8)[response_rows],
@@ -227,6 +263,8 @@ class LabelTable:
             step_failures=_select_entries(np.array(judgments.step_failures, np.intp).reshape(-1, 2), row_of),
             unjudged=_select_entries(np.array(judgments.unjudged, np.intp).reshape(-1, 2), row_of),
             votes=_select_entries(np.array(judgments.votes, np.intp).reshape(-1, 4), row_of),
+            requested=tuple(judgments.values),
+            values=judgments.tabulate_values()[judgment_rows],
         )
 
     @classmethod
@@ -241,19 +279,24 @@ class LabelTable:
             columns[name], columns[names] = _merge_codes(
                 [(getattr(table, name), getattr(table, names)) for table in tables]
             )
-        starts = np.cumsum([0, *map(len, tables)])
+        starts = np.cumsum([0, *map(len, tables[:-1])])
         for name in _ENTRIES:
             entries = [getattr(table, name) for table in tables]
             columns[name] = np.concatenate(entries)
-            columns[name][:, 0] += np.repeat(starts[:-1], [len(part) for part in entries])
+            columns[name][:, 0] += np.repeat(starts, [len(part) for part in entries])
         columns["unjudged"][:, 1], columns["reasons"] = _merge_codes(
             [(table.unjudged[:, 1], table.reasons) for table in tables]
         )
+        columns["requested"] = tuple(dict.fromkeys(name for table in tables for name in table.requested))
+        columns["values"] = np.full((starts[-1] + len(tables[-1]), len(columns["requested"])), NOT_ASKED)
+        for start, table in zip(starts.tolist(), tables, strict=True):
+            places = [columns["requested"].index(name) for name in table.requested]
+            columns["values"][start : start + len(table), places] = table.values
         return cls(**columns)
 
     def select(self, rows: Flags) -> LabelTable:
         """Return the labels of some responses."""
-        columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in (*_COLUMNS, *_NAMED_COLUMNS)}
+        columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in (*_COLUMNS, "values", *_NAMED_COLUMNS)}
         row_of = np.where(rows, np.cumsum(rows) - 1, -1)
         columns |= {name: _select_entries(getattr(self, name), row_of) for name in _ENTRIES}
         # Questions stay in the order of their first responses.
@@ -274,6 +317,30 @@ class LabelTable:
         traced = ~self.without_trace | np.array([origin is not None for origin in origins])[self.reading]
         stratum[~traced] = stratum[traced].min() if traced.any() else 0
         return {strata[number]: stratum == number for number in np.unique(stratum).tolist()}
+
+    @property
+    def abstained(self) -> Flags:
+        """Rows of the responses that say that they found no answer."""
+        rows: Flags = self.verdict >= ABSTAINED_CODES
+        return rows
+
+    def count_abstentions(self) -> dict[AbstentionOutcome, int]:
+        """Return the abstentions by whether they were right to; empty where there is none."""
+        evidence = self.evidence[self.abstained]
+        counts = {AbstentionOutcome.of(label): int((evidence == code).sum()) for label, code in LABEL_CODES.items()}
+        return {outcome: counts[outcome] for outcome in AbstentionOutcome} if len(evidence) else {}
+
+    def summarize_requested(self) -> dict[str, RequestedRate]:
+        """Return the share or the mean of what judges gave on request, by column."""
+        rates = {}
+        for name, column in zip(self.requested, self.values.T, strict=True):
+            judged, asked = column >= 0, column > NOT_ASKED
+            if asked.any():
+                values, question = column[judged], self.question[judged]
+                sums = np.bincount(question, values), np.bincount(question, 1 - values)
+                counts = QuestionHitCounts(tuple((hit, miss, 1) for hit, miss in zip(*sums, strict=True) if hit + miss))
+                rates[name] = RequestedRate(int(judged.sum()), int((asked & ~judged).sum()), counts.estimate())
+        return rates
 
     def count_readings(self) -> dict[ReadingKey, int]:
         """Return the numbers of responses by how they were read, most frequent first."""
@@ -427,11 +494,24 @@ class JudgmentColumns:
 
     def __init__(self) -> None:
         self.ids = array("Q")
-        self.judge, self.verdict, self.position = array("i"), array("B"), array("q")
+        self.judge, self.verdict, self.position = array("i"), array("H"), array("q")
         self.evidence, self.no_claim = array("b"), array("b")
         self.step_failures, self.unjudged, self.votes = array("q"), array("q"), array("q")
+        self.values: dict[str, array[float]] = {}
         self.judges: dict[str, int] = {}
         self.reasons: dict[tuple[Criterion, str], int] = {}
+
+    def tabulate_values(self) -> Floats:
+        """Return what was given on request: a row for each judgment, and a column for each name."""
+        table = np.full((len(self.judge), len(self.values)), NOT_ASKED)
+        for number, column in enumerate(self.values.values()):
+            table[: len(column), number] = column
+        return table
+
+    def _add_value(self, name: str, row: int, value: float | bool | None) -> None:
+        column = self.values.setdefault(name, array("d"))
+        column.extend([NOT_ASKED] * (row - len(column)))
+        column.append(UNJUDGED if value is None else value)
 
     def add(self, judgment: Judgment | JudgmentPart, position: int) -> None:
         """Add a judgment, or the part of it that is counted; ``position`` says where its record is."""
@@ -443,7 +523,7 @@ class JudgmentColumns:
         # L comes from the steps and is unknown where a reason says so.
         sound = None if Criterion.LOCAL_SOUNDNESS in judgment.unjudged else combine_steps(judgment.steps)
         labels = (sound, judgment.aligned, judgment.closed, judgment.complete, judgment.correct)
-        self.verdict.append(encode_labels(labels))
+        self.verdict.append(encode_labels(labels) + ABSTAINED_CODES * judgment.abstained)
         for step in judgment.steps:
             if step.failure is not None:
                 self.step_failures.extend((row, _FAILURE_NUMBERS[step.failure]))
@@ -456,10 +536,17 @@ class JudgmentColumns:
         for name, votes in judgment.votes.items():
             if (number := _VOTED_NUMBERS.get(name)) is not None:
                 self.votes.extend((row, number, votes.count(True), votes.count(False)))
+        for name, label in judgment.own.items():
+            self._add_value(f"{OWN_PREFIX}{name}", row, label.holds)
+        if (passages := judgment.passages) is not None:
+            self._add_value(CONTEXT_COLUMNS[0], row, passages.precision)
+            # Without a reference the passages have labels, and recall is not asked for.
+            if passages.recall is not None or passages.unjudged is not None:
+                self._add_value(CONTEXT_COLUMNS[1], row, passages.recall)
 
 
 def encode_labels(labels: Iterable[Label]) -> int:
-    """Return the position in ``VERDICTS`` of five labels."""
+    """Return the position in ``VERDICTS`` of the five labels of a response that does not abstain."""
     code = 0
     for label in labels:
         code = 3 * code + LABEL_CODES[label] + 1

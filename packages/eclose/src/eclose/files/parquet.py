@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _REMOTE = re.compile(r"(s3|gs|gcs|abfs|abfss):/+(.+)")
 
@@ -137,6 +137,13 @@ def import_pyarrow(purpose: str = "writing Parquet") -> tuple[Any, Any]:
     except ImportError as missing:
         raise UserError(f"{purpose} needs pyarrow. Run: pip install 'eclose[parquet]'") from missing
     return arrow, parquet
+
+
+def list_arrow_fields(types: Mapping[str, type]) -> list[Any]:
+    """Return the fields of columns that hold bool, int, float or str."""
+    arrow, _ = import_pyarrow()
+    kinds = {bool: arrow.bool_(), int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
+    return [arrow.field(name, kinds[kind]) for name, kind in types.items()]
 
 
 class ParquetWriter:

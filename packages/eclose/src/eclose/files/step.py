@@ -42,6 +42,8 @@ class PipelineStep:
     out: Path
     explains_rejected: bool = False
     """Whether a file beside the output lists the rejected records with their reasons."""
+    origin: Mapping[str, str] | None = None
+    """Hashes that stand for the inputs in the identity of work whose inputs grow; None for any other work."""
 
     @property
     def manifest_path(self) -> Path:
@@ -71,7 +73,7 @@ class PipelineStep:
     @property
     def work_id(self) -> str:
         """Hash of name, settings and inputs: the identity of the work, before and after it is done."""
-        return hash_work_identity(self.name, self.settings, self.input_hashes)
+        return hash_work_identity(self.name, self.settings, self.origin or self.input_hashes)
 
     def require_inputs(self) -> None:
         """Raise unless every input exists; hash the inputs in the state that the result is made from."""
@@ -152,7 +154,7 @@ class PipelineStep:
         if is_same_work and not force:
             raise self.lost_ledger()
         if earlier and not force:
-            if not (changes := _list_differences(earlier.get("settings"), self.settings)):
+            if not (changes := list_differences(earlier.get("settings"), self.settings)):
                 raise UserError(
                     f"{self.out}: a run was begun here and is not finished, and its input has changed since. Pass "
                     "--force to go on with the input as it is now; paid replies are used again."
@@ -189,11 +191,12 @@ class PipelineStep:
         if not self.manifest_path.exists():
             raise self._refusal(self.out, "has no manifest, so it is not known what it was made from")
         manifest = read_manifest(self.manifest_path)
-        if manifest.work_id != self.work_id:
+        # By the inputs as they are now, also where the work grows.
+        if manifest.work_id != hash_work_identity(self.name, self.settings, self.input_hashes):
             changes = [
                 f"{name} has changed" for name, hash_ in self.input_hashes.items() if hash_ != manifest.inputs.get(name)
             ]
-            changes += _list_differences(manifest.settings, self.settings)
+            changes += list_differences(manifest.settings, self.settings)
             what = f"was made from other inputs or with other settings ({'; '.join(changes) or 'another command'})"
             raise self._refusal(self.out, what)
         if manifest.outputs.get(self.out.name) != hash_file(self.out):
@@ -331,7 +334,8 @@ def _is_same_file(first: Path, second: Path) -> bool:
     return first.resolve() == second.resolve() or (first.exists() and second.exists() and first.samefile(second))
 
 
-def _list_differences(earlier: object, settings: Mapping[str, Any]) -> list[str]:
+def list_differences(earlier: object, settings: Mapping[str, Any]) -> list[str]:
+    """Return a phrase for each setting that is not what it was: ``model: 'a' then, 'b' now``."""
     before = earlier if isinstance(earlier, dict) else {}
     after = json.loads(json.dumps(dict(settings), default=str))  # as the note spells them
     names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]

@@ -17,7 +17,7 @@ from eclose.files.json_reader import is_conversation, open_bytes, require_regula
 from eclose.files.jsonl import encode_json_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from eclose.values.three_valued import Label
 
@@ -54,13 +54,13 @@ def _lines(data: Rows) -> Iterator[str]:
             continue
         try:
             # Infinities are not JSON: the strict reader of this file would refuse them.
-            yield json.dumps(read_row_columns(row, number), ensure_ascii=False, allow_nan=False)
+            yield json.dumps(make_plain(read_row_columns(row, number)), ensure_ascii=False, allow_nan=False)
         except ValueError as error:
             raise SettingError(f"row {number}: holds an infinite number, which JSON does not have.") from error
 
 
-def read_row_columns(row: Any, number: int) -> dict[str, Any]:
-    """Return the columns of a row with values as JSON has them; those of a conversation are its messages.
+def read_row_columns(row: Any, number: int) -> Mapping[str, Any]:
+    """Return the columns of a row; those of a conversation are its messages.
 
     Raises:
         SettingError: The row is no dict of columns.
@@ -68,8 +68,7 @@ def read_row_columns(row: Any, number: int) -> dict[str, Any]:
     columns = {"messages": row} if is_conversation(row) else row
     if not isinstance(columns, Mapping):
         raise SettingError(f"row {number}: is of type {type(row).__name__}. Rows are dicts of columns and values.")
-    plain: dict[str, Any] = _plain(columns)
-    return plain
+    return columns
 
 
 def iterate_table_rows(data: Rows) -> Iterator[Any]:
@@ -93,19 +92,61 @@ def iterate_table_rows(data: Rows) -> Iterator[Any]:
     yield from rows
 
 
-def _plain(value: Any) -> Any:
+def make_plain(value: Any) -> Any:
     """Return a value as JSON has it: arrays become lists, NumPy scalars numbers, missing numbers null."""
     if isinstance(value, str | bool | int | None):
         return value
     if isinstance(value, float):
         return None if math.isnan(value) else value
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): make_plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):  # NumPy arrays and scalars, pandas series
-        return _plain(value.tolist())
+        return make_plain(value.tolist())
     if isinstance(value, Iterable):
-        return [_plain(item) for item in value]
+        return [make_plain(item) for item in value]
     return None if str(value) in ("<NA>", "NaT") else str(value)
+
+
+def name_own_columns(rows: Iterable[Mapping[str, Any]], taken: Collection[str]) -> dict[str, str]:
+    """Return the name in a table of each of the user's own columns: with ``own_`` before one that is taken there.
+
+    Names that differ in case alone count as the same one, as they do in SQL.
+    """
+    used = {name.lower() for name in taken}
+    names: dict[str, str] = {}
+    for column in dict.fromkeys(column for row in rows for column in row):
+        name = column
+        while name.lower() in used:
+            name = f"own_{name}"
+        used.add(name.lower())
+        names[column] = name
+    return names
+
+
+def infer_column_types(rows: Iterable[Mapping[str, Any]], before: Mapping[str, type] | None = None) -> dict[str, type]:
+    """Return bool, int, float or str for each column of JSON values; str where they differ or are nested.
+
+    Args:
+        rows: The rows; one may lack a column.
+        before: Types of earlier rows, which those of these rows have to hold as well.
+    """
+    types = dict(before or {})
+    for row in rows:
+        for name, value in row.items():
+            if value is None:
+                continue
+            small = type(value) is int and abs(value) < 2**63
+            kind = type(value) if small or type(value) in (bool, float) else str
+            if (earlier := types.setdefault(name, kind)) is not kind:
+                types[name] = float if {earlier, kind} == {int, float} else str
+    return types
+
+
+def fit_column_type(value: Any, kind: type) -> Any:
+    """Return a JSON value as one of a column of this type; as JSON in a column of texts."""
+    if value is None or type(value) is kind:
+        return value
+    return float(value) if kind is float else json.dumps(value, ensure_ascii=False)
 
 
 # CSV tables for spreadsheets, protected against formula injection.
@@ -149,7 +190,8 @@ def encode_csv(columns: Sequence[str], rows: Iterable[Mapping[str, CsvCell]]) ->
     # Spreadsheets recognise UTF-8 by the byte order mark ("utf-8-sig").
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", quoting=csv.QUOTE_ALL)
-    writer.writeheader()
+    # A user's own columns are named by what a file holds.
+    writer.writerow({name: escape_formula(name) for name in columns})
     text.seek(0)
     yield text.read().encode("utf-8-sig")
     for row in rows:

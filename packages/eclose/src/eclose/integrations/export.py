@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from eclose.calls.sync import iterate_async
 from eclose.errors import SettingError
 from eclose.files.atomic import AtomicFile
-from eclose.files.parquet import ParquetWriter, import_pyarrow
-from eclose.files.tables import encode_csv
+from eclose.files.parquet import ParquetWriter, import_pyarrow, list_arrow_fields
+from eclose.files.tables import encode_csv, fit_column_type, infer_column_types, name_own_columns
 from eclose.integrations.otlp import export_otlp_file
 from eclose.integrations.scores import Delivery, DeliveryStatus, VerdictScoreTable, read_score_table
 from eclose.integrations.stores import TRACE_STORES, send_scores
@@ -33,6 +33,22 @@ COLUMNS = (
 )  # fmt: skip
 _ROW_GROUP = 1_000
 """Responses of one row group."""
+
+
+class _OwnColumns:
+    """The user's own columns of the responses of a table, behind those of the scores."""
+
+    def __init__(self, table: VerdictScoreTable) -> None:
+        rows = [row.columns for row in table.rows]
+        self._names = name_own_columns(rows, COLUMNS)
+        self._types = infer_column_types(rows)
+        # A column that is null in every row has no type.
+        self.types = {name: self._types.get(column, str) for column, name in self._names.items()}
+
+    def fill(self, row: ScoredResponse) -> dict[str, Any]:
+        """Return the cells of a response."""
+        cells = ((name, row.columns.get(column)) for column, name in self._names.items())
+        return {name: fit_column_type(value, self.types[name]) for name, value in cells}
 
 
 def build_row(table: VerdictScoreTable, row: ScoredResponse, score: VerdictScore) -> dict[str, Any]:
@@ -58,9 +74,10 @@ def build_row(table: VerdictScoreTable, row: ScoredResponse, score: VerdictScore
 
 def export_csv(table: VerdictScoreTable, target: str) -> Iterator[Delivery]:
     """Write the scores as CSV; an unjudged score has an empty value and a reason."""
-    rows = (build_row(table, row, score) for row, score in table.iterate())
+    own = _OwnColumns(table)
+    rows = (build_row(table, row, score) | own.fill(row) for row, score in table.iterate())
     with AtomicFile(Path(target)) as file:
-        for line in encode_csv(COLUMNS, rows):
+        for line in encode_csv((*COLUMNS, *own.types), rows):
             file.write(line)
     yield from (Delivery(row.response_id, len(row.scores)) for row in table.rows)
 
@@ -68,14 +85,18 @@ def export_csv(table: VerdictScoreTable, target: str) -> Iterator[Delivery]:
 def export_parquet(table: VerdictScoreTable, target: str) -> Iterator[Delivery]:
     """Write the scores as Parquet; an unjudged score has the value null and a reason."""
     arrow, _ = import_pyarrow()
-    schema = arrow.schema([(name, arrow.int8() if name == "value" else arrow.string()) for name in COLUMNS])
+    own = _OwnColumns(table)
+    fields = [arrow.field(name, arrow.int8() if name == "value" else arrow.string()) for name in COLUMNS]
+    schema = arrow.schema([*fields, *list_arrow_fields(own.types)])
     # Made and removed by AtomicFile's rules: a file appears under its name complete or not at all.
     path = Path(target)
     temporary = path.with_name(f".{path.name}.part")
     try:
         with ParquetWriter(temporary, schema) as writer:
             for rows in table.batch_rows(_ROW_GROUP):
-                writer.write_rows([build_row(table, row, score) for row in rows for score in row.scores])
+                writer.write_rows(
+                    [build_row(table, row, score) | own.fill(row) for row in rows for score in row.scores]
+                )
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -194,8 +215,7 @@ def export(
 def _find_address(to: ExportTarget, target: str | None, environ: Mapping[str, str]) -> str:
     store = TRACE_STORES.get(to)
     variables = () if store is None else store.address_variables
-    address = target or next((value for name in variables if (value := environ.get(name, "").strip())), None)
-    if (address := address or (None if store is None else store.default_address)) is None:
+    if (address := target or (None if store is None else store.find_address(environ))) is None:
         request = f"name the address, or set {' or '.join(variables)}" if store else "name the file to write"
         raise SettingError(f"--to {to}: {request}.")
     if store is None and _is_url(address):

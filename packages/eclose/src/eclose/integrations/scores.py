@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import eclose
 from eclose.diagnosis.response_failure import describe_response_failure
+from eclose.files.growth import read_growth
 from eclose.files.manifest import hash_file
 from eclose.files.run_folder import JUDGMENTS_FILE
 from eclose.files.verify import find_file_manifest
@@ -95,6 +96,8 @@ class ScoredResponse:
     derived: bool
     """Whether the trace id was derived from the response's id, since no span is known."""
     scores: tuple[VerdictScore, ...]
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """The user's own columns of the row that the response was read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +182,10 @@ def read_score_table(run: Path, *, allow_stale: bool = False) -> VerdictScoreTab
         run_id, judged_at, guidelines = hash_file(judgments), judgments.stat().st_mtime_ns, None
     else:
         judged_at = int(datetime.fromisoformat(manifest.written_at).timestamp()) * 10**9
-        run_id, guidelines = manifest.work_id, manifest.settings.get("guidelines")
+        growth = read_growth(judgments.parent)
+        # A score keeps its id while the run grows.
+        run_id = manifest.work_id if growth is None else growth.run_id
+        guidelines = manifest.settings.get("guidelines")
     builder = _ScoreBuilder(run_id, guidelines if isinstance(guidelines, dict) else {})
     rows = tuple(builder.score(case) for case in case_set.cases)
     return VerdictScoreTable(run_id, judged_at, rows, case_set.left_out, case_set.notices)
@@ -212,6 +218,7 @@ class _ScoreBuilder:
             span_id=derive_hex_id(f"eclose span {response.id}", 16) if span is None or derived else span.span_id,
             derived=derived,
             scores=(*(self._score_criterion(case, criterion) for criterion in Criterion), *self._score_whole(case)),
+            columns=response.columns,
         )
 
     def _score_criterion(self, case: JudgedCase, criterion: Criterion) -> VerdictScore:

@@ -54,6 +54,13 @@ _MLFLOW_TRACES = "/api/3.0/mlflow/traces"
 _SCORE_ID = "eclose.score.id"
 
 
+EXPORT_OUTAGE = (
+    "does not take the scores",
+    "Run the same export again when it is up: scores that arrived are not doubled.",
+)
+"""What a store does that fails at every attempt, and what to do then."""
+
+
 class StoreRefusal(EcloseError):  # noqa: N818 - an outcome that is counted
     """Scores that the store did not take for what they say; others may be accepted."""
 
@@ -65,11 +72,20 @@ class StoreRefusal(EcloseError):  # noqa: N818 - an outcome that is counted
 class StoreClient:
     """Requests to one trace store, each tried several times."""
 
-    def __init__(self, http: HttpClient, base_url: str) -> None:
+    def __init__(self, http: HttpClient, base_url: str, outage: tuple[str, str] = EXPORT_OUTAGE) -> None:
         self._http = http
         self._base_url = base_url
+        self._outage = outage
 
-    async def send(self, method: str, path: str, body: object = None, *, may_be_empty: bool = False) -> dict[str, Any]:
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: tuple[tuple[str, str], ...] = (),
+        may_be_empty: bool = False,
+    ) -> dict[str, Any]:
         """Return the reply to a request.
 
         Raises:
@@ -86,7 +102,7 @@ class StoreClient:
             pause = 2.0**attempt / 2
             try:
                 async with asyncio.timeout(_DEADLINE):
-                    response = await self._http.send(method, path, body)
+                    response = await self._http.send(method, path, body, query=query)
             except HTTP_ERRORS as error:
                 failure = classify_http_exception(error, self._http.secrets)
                 problem = failure.problem
@@ -107,10 +123,8 @@ class StoreClient:
                 return {} if may_be_empty and not response.body.strip() else self._read(response.body, text)
             problem = f"HTTP {response.status} {text}".strip()
             pause = parse_retry_after(response.headers, time.time()) or pause
-        raise UserError(
-            f"{self._base_url}: does not take the scores ({problem.rstrip('.')}). Run the same export again when it is "
-            "up: scores that arrived are not doubled."
-        )
+        what, remedy = self._outage
+        raise UserError(f"{self._base_url}: {what} ({problem.rstrip('.')}). {remedy}")
 
     def _read(self, body: bytes, text: str) -> dict[str, Any]:
         try:
@@ -136,6 +150,11 @@ class TraceStore:
     default_address: str | None = None
     batch: int = 1
     """Responses that are sent together."""
+
+    def find_address(self, environ: Mapping[str, str]) -> str | None:
+        """Return the address in the environment, or the default one; None without either."""
+        named = (environ.get(name, "").strip() for name in self.address_variables)
+        return next(filter(None, named), self.default_address)
 
 
 async def send_scores(

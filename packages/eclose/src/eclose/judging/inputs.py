@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from eclose.errors import SettingError, UserError
+from eclose.files.growth import read_growth
 from eclose.files.json_reader import require_regular_file
 from eclose.files.outcome_counts import RecordCounts
 from eclose.files.run_folder import INSTANCES_FILE, RESPONSES_FILE
@@ -27,6 +28,10 @@ class JudgeInputFiles:
     responses: Path
     counts: Mapping[str, RecordCounts] = field(default_factory=dict, compare=False)
     """Record counts of another tool's file, where both files were written from it."""
+    origin: Mapping[str, str] | None = None
+    """Hashes that stand for the files in the identity of a run that grows; None for any other run."""
+    added: Mapping[str, RecordCounts] = field(default_factory=dict, compare=False)
+    """Counts of what a run was given this time: files, questions and responses."""
 
 
 def find_judge_inputs(
@@ -56,7 +61,13 @@ def find_judge_inputs(
     settings = settings or ImportSettings()
     if path.is_dir():
         _refuse_settings(path, settings)
-        return _require_files(JudgeInputFiles(instances or path / INSTANCES_FILE, path / RESPONSES_FILE))
+        inputs = JudgeInputFiles(instances or path / INSTANCES_FILE, path / RESPONSES_FILE)
+        growth = read_growth(path) if instances is None and path.resolve() == out.resolve() else None
+        # A changed record is judged as it is now only under an identity of its own.
+        if growth is not None and not (force and growth.list_changed_files(path)):
+            growth.refuse_changed_files(path)
+            inputs = replace(inputs, origin=growth.identity)
+        return _require_files(inputs)
     require_regular_file(path)
     # A mapping says what is where, whatever the keys of the records.
     if settings.columns or not holds_responses(path):

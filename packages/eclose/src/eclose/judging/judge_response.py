@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eclose.calls.structured import StructuredAnswer, ask_structured, build_structured_request
+from eclose.calls.structured import StructuredAnswer, ask_structured, build_structured_request, format_reason
+from eclose.judging.requested import ask_requested, list_requested_prompts
 from eclose.judging.settings import JudgeSettings
 from eclose.prompts import disclosure
 from eclose.prompts.judge_questions import (
@@ -22,7 +23,9 @@ from eclose.prompts.judge_questions import (
     check_answer_step,
     parse_step_judgments,
 )
+from eclose.prompts.requested_questions import add_hints
 from eclose.prompts.structured import InconsistentReplyError
+from eclose.reading.recorded import is_abstention
 from eclose.values.instance import Instance
 from eclose.values.judgment import (
     EVIDENCE,
@@ -106,8 +109,12 @@ async def judge_response(
     settings = settings or JudgeSettings()
     subject = _Subject(instance, response, settings)
     # A replica is part of the key of a call: every repetition is drawn anew and not read from the cache.
-    repetitions = await _gather(*(subject.ask(model, replica + number) for number in range(settings.repeat)))
+    requested, *repetitions = await _gather(
+        ask_requested(instance, response, model, settings, replica),
+        *(subject.ask(model, replica + number) for number in range(settings.repeat)),
+    )
     judgment = take_majority_labels([_build_judgment(located, model.name, answers) for located, answers in repetitions])
+    judgment = replace(judgment, own=requested.own, passages=requested.passages)
     return judgment if response.in_protocol_layout else judgment.withhold_hollow_trace()
 
 
@@ -125,8 +132,11 @@ def build_judge_requests(
     if subject.locating:
         split = subject.split_at(answer_step or len(response.trace.steps))
         prompts += [build_judge_prompt(material) for name in split.opened for material in split.disclose(name)]
+    asked = [*((prompt, settings.repeat) for prompt in prompts), *list_requested_prompts(instance, response, settings)]
     for replica in range(settings.repeat):
-        yield from (build_structured_request(prompt, settings.decoding, replica) for prompt in prompts)
+        for prompt, times in asked:
+            if replica < times:
+                yield build_structured_request(add_hints(prompt, settings.hints), settings.decoding, replica)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +284,7 @@ class _Subject:
         self, model: ChatModel, prompt: PromptWithSchema, parse: Callable[[Any], Any], replica: int
     ) -> StructuredAnswer:
         decoding, attempts = self.settings.decoding, self.settings.attempts
+        prompt = add_hints(prompt, self.settings.hints)
         return await ask_structured(model, prompt, parse, decoding=decoding, attempts=attempts, replica=replica)
 
 
@@ -354,19 +365,10 @@ async def _gather(*calls: Awaitable[Any]) -> list[Any]:
     return results
 
 
-MAX_REASON_CHARS = 300
-"""Longest reason for a missing label, in characters."""
-
-
-def _format_reason(answer: StructuredAnswer) -> str:
-    """Return kind and problem of an unusable answer: ``invalid: 'aligned' is a required property``."""
-    return f"{answer.reason}: {answer.problem}"[:MAX_REASON_CHARS] if answer.problem else str(answer.reason)
-
-
 def _build_judgment(subject: _Subject, judge_name: str, answers: Mapping[JudgeQuestion, StructuredAnswer]) -> Judgment:
     values = {question: answer.value for question, answer in answers.items() if answer.reason is None}
     by_criterion = {name: answers[question] for name, question in CRITERION_QUESTIONS.items() if question in answers}
-    failed = {name: _format_reason(answer) for name, answer in by_criterion.items() if answer.reason is not None}
+    failed = {name: format_reason(answer) for name, answer in by_criterion.items() if answer.reason is not None}
     unjudged = subject.unasked | failed
     # Sufficiency of the evidence is asked of every response but is no criterion, so its reason has a field of its own.
     sufficiency = answers[JudgeQuestion.SUFFICIENCY]
@@ -393,5 +395,6 @@ def _build_judgment(subject: _Subject, judge_name: str, answers: Mapping[JudgeQu
         answer_step=_find_answer_step(answers),
         evidence_sufficient=value(JudgeQuestion.SUFFICIENCY, "sufficient"),
         missing_evidence=value(JudgeQuestion.SUFFICIENCY, "missing"),
-        evidence_unjudged=None if sufficiency.reason is None else _format_reason(sufficiency),
+        evidence_unjudged=None if sufficiency.reason is None else format_reason(sufficiency),
+        abstained=is_abstention(subject.response),
     )

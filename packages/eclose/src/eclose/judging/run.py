@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copyfileobj
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import UsageForecast, drop_repeated_requests, find_writing_habits, forecast_usage
@@ -19,6 +19,7 @@ from eclose.calls.resolve import LocalModelRef, ModelRef, find_model_ref, resolv
 from eclose.calls.run import ModelRun, RunOptions, RunResult, find_forecast_price, run_models_on_records
 from eclose.errors import SettingError
 from eclose.files.atomic import AtomicFile
+from eclose.files.growth import read_growth
 from eclose.files.manifest import hash_file, hash_files
 from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.files.step import PipelineStep, companion_file_path
@@ -70,12 +71,12 @@ async def plan_judging(
 ) -> JudgeRun:
     """Return the run that ``judge_responses`` makes; the server of the model is asked for its name."""
     judge = await resolve_judge(model, settings, deadline)
-    identity = {**judge.identity, **settings.identity}
+    identity = describe_judge(judge, settings)
     # The result depends on both files, so a change of either makes the judgments stale.
     files: tuple[Path, ...] = (inputs.instances, inputs.responses)
     if only is not None:
         identity, files = identity | {"only": only.identity}, files + only.inputs
-    stage = PipelineStep("judge", identity, files, Path(out) / JUDGMENTS_FILE)
+    stage = PipelineStep("judge", identity, files, Path(out) / JUDGMENTS_FILE, origin=inputs.origin)
     return JudgeRun(stage, inputs, judge, settings, only)
 
 
@@ -85,6 +86,11 @@ async def resolve_judge(model: ModelRef | str, settings: JudgeSettings, deadline
     if settings.effort is not None and isinstance(judge, LocalModelRef):
         raise SettingError("effort: a local model has no reasoning effort. Leave it out, or use a server.")
     return judge
+
+
+def describe_judge(judge: ModelRef, settings: JudgeSettings) -> dict[str, Any]:
+    """Return what decides the judgments besides the responses, as manifests record it."""
+    return {**judge.identity, **settings.identity}
 
 
 async def build_judge_run(
@@ -136,6 +142,9 @@ class JudgeRun(ModelRun[ResponseTask]):
                 _copy_file(source, target)
                 if name == RESPONSES_FILE:
                     _copy_conversion(source, target)
+        if self.inputs.origin is not None and (growth := read_growth(self.stage.out.parent)) is not None:
+            # Other settings come this far only when forced.
+            replace(growth, settings=self.stage.settings).write(self.stage.out.parent)
 
     @contextmanager
     def open_records(self) -> Iterator[ResponseTasks]:
@@ -203,7 +212,7 @@ class MissingLabelCount:
     """The missing labels of one criterion for one kind of reason."""
 
     criterion: str
-    """``L``, ``A``, ``C``, ``K``, ``Acc`` or ``evidence``."""
+    """``L``, ``A``, ``C``, ``K``, ``Acc``, ``evidence``, ``criterion_NAME`` or ``passages``."""
     kind: str
     """Kind of the reason, without its details."""
     responses: int
@@ -256,8 +265,9 @@ def _build_rows(reasons: Counter[tuple[str, str]]) -> list[MissingLabelCount]:
     for (criterion, reason), count in sorted(reasons.items()):
         kind = missing_reason_kind(reason)
         details.setdefault((criterion, kind), Counter())[reason.removeprefix(kind).removeprefix(": ")] += count
-    # Evidence first, then the criteria in the order of the paper.
+    # Evidence first, then the criteria in the order of the paper, then what was asked on request.
     order = [EVIDENCE, *map(str, Criterion)]
+    order += sorted({criterion for criterion, _ in details}.difference(order))
     return [
         MissingLabelCount(criterion, kind, counts.total(), counts.most_common(1)[0][0])
         for (criterion, kind), counts in sorted(details.items(), key=lambda item: (order.index(item[0][0]), item[0][1]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from eclose.calls.model import Decoding
@@ -13,6 +14,21 @@ from eclose.prompts.judge_questions import (
     JudgeQuestion,
     judge_guideline_hash,
 )
+from eclose.prompts.locked_texts import load_prompt_text
+from eclose.prompts.requested_questions import build_hints
+from eclose.values.own_criterion import OwnCriterion
+
+ADDED_SETTINGS = frozenset({"criteria", "passages", "domain", "language"})
+"""Settings that the identity of a run names only where they are used."""
+_SETTING_TEXTS = {
+    "judge_own": "criteria",
+    "judge_passages": "passages",
+    "judge_domain": "domain",
+    "judge_language": "language",
+}
+"""The setting with which each of these texts enters prompts."""
+REQUESTED_SETTINGS = frozenset({"criteria", "passages"})
+"""Settings that add calls of their own and change no other label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +36,8 @@ class JudgeSettings:
     """The settings of a judge; all of them influence its replies and belong to the identity of a run.
 
     Raises:
-        SettingError: ``attempts``, ``max_tokens``, ``repeat`` or ``step_window`` is less than 1.
+        SettingError: ``attempts``, ``max_tokens``, ``repeat`` or ``step_window`` is less than 1; two criteria have one
+            name; or ``domain`` or ``language`` is no line of text.
 
     Examples:
         >>> JudgeSettings(joint=True, repeat=3).decoding.max_tokens
@@ -46,8 +63,25 @@ class JudgeSettings:
     step_window: int = 20
     """Largest number of steps in one reply. The soundness of a longer trace is asked in several calls. A verdict with a
     long quote takes about 130 tokens, so twenty fit into ``max_tokens``."""
+    criteria: tuple[OwnCriterion, ...] = ()
+    """Criteria of your own, each asked in a call of its own; no rate of the paper depends on them."""
+    passages: bool = False
+    """Whether each passage is judged as well: needed, not needed, or contradicting; one more call a response."""
+    domain: str | None = None
+    """Domain of the texts in a few words, such as ``German tenancy law``, for every prompt; None says nothing."""
+    language: str | None = None
+    """Language in which the judge writes its reasons, such as ``German``; None leaves it to the judge."""
 
     def __post_init__(self) -> None:
+        # Settings that were read from a file are plain values.
+        criteria = (OwnCriterion(**each) if isinstance(each, Mapping) else each for each in self.criteria)
+        object.__setattr__(self, "criteria", tuple(criteria))
+        names = [criterion.name for criterion in self.criteria]
+        if len(set(names)) < len(names):
+            raise SettingError(f"criteria: two have one name ({', '.join(names)}). Give each a name of its own.")
+        for name, text in (("domain", self.domain), ("language", self.language)):
+            if text is not None and (not text.strip() or "\n" in text):
+                raise SettingError(f"{name}: is one line of text. Write it, or leave it out.")
         if min(self.attempts, self.max_tokens, self.repeat, self.step_window) < 1:
             raise SettingError("attempts, max_tokens, repeat and step_window of a judge must be at least 1.")
 
@@ -60,7 +94,26 @@ class JudgeSettings:
             *EXTENDED_QUESTIONS,
             *([JudgeQuestion.JOINT] if self.joint else []),
         )
-        return asdict(self) | {"guidelines": {str(question): judge_guideline_hash(question) for question in questions}}
+        guidelines = {str(question): judge_guideline_hash(question) for question in questions}
+        for name, setting in _SETTING_TEXTS.items():
+            if getattr(self, setting):
+                guidelines[name] = load_prompt_text(f"{name}.md").hash
+        # Runs that do without the settings of later versions keep their identity.
+        settings = {name: value for name, value in asdict(self).items() if value or name not in ADDED_SETTINGS}
+        return settings | {"guidelines": guidelines}
+
+    @classmethod
+    def from_identity(cls, identity: Mapping[str, Any]) -> JudgeSettings | None:
+        """Return the settings in the manifest of a run; None where some are missing, as in runs of other tools."""
+        names = {field.name for field in fields(cls)}
+        if not names - ADDED_SETTINGS <= identity.keys():
+            return None
+        return cls(**{name: identity[name] for name in names & identity.keys()})
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """Lines at the end of every prompt: on the domain and the language of reasons."""
+        return build_hints(self.domain, self.language)
 
     @property
     def decoding(self) -> Decoding:

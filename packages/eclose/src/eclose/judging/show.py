@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from itertools import islice, product, zip_longest
 from pathlib import Path
@@ -14,9 +14,10 @@ from eclose.files.jsonl import read_records
 from eclose.files.run_folder import JUDGMENTS_FILE, RUN_LEDGER_FILE
 from eclose.files.verify import find_file_manifest
 from eclose.judging.judge_response import build_judge_requests
-from eclose.judging.settings import JudgeSettings
+from eclose.judging.settings import ADDED_SETTINGS, JudgeSettings
 from eclose.prompts.judge_questions import JUDGE_MATERIAL_TYPES, JudgeQuestion, parse_step_judgments
 from eclose.prompts.material_json import parse_material
+from eclose.prompts.requested_questions import RequestedQuestion
 from eclose.prompts.structured import InconsistentReplyError
 from eclose.readers.judged_run import read_run_records
 from eclose.values.instance import Instance
@@ -207,10 +208,11 @@ def _list_prompts(run: Path, instance: Instance, response: Response, judgment: J
     """Return every prompt about the response with the name of its question, for all ways to ask."""
     answer_step = None if judgment is None else judgment.answer_step
     prompts: dict[_Messages, str] = {}
-    window = int(_read_settings(run).get("step_window", JudgeSettings().step_window))
+    stored = _read_settings(run)
+    own = {name: stored[name] for name in ("step_window", *ADDED_SETTINGS) if name in stored}
     # Calls are found by their prompt: a reply that another response asked for first names that one alone.
     for joint, reference_free in product((False, True), repeat=2):
-        settings = JudgeSettings(joint=joint, reference_free=reference_free, step_window=window)
+        settings = JudgeSettings(joint=joint, reference_free=reference_free, **own)
         for request in build_judge_requests(instance, response, settings, answer_step):
             assert request.schema is not None
             prompts.setdefault(_messages_of(request.messages), str(request.schema.name))
@@ -226,10 +228,8 @@ def _read_settings(run: Path) -> Mapping[str, Any]:
 def _list_requests(run: Path, instance: Instance, response: Response, judgment: Judgment) -> list[Request]:
     """Return every request that judging the response may have sent; none where the judge's settings are unknown."""
     stored = _read_settings(run)
-    names = {field.name for field in fields(JudgeSettings)}
-    if not names <= stored.keys():
+    if (settings := JudgeSettings.from_identity(stored)) is None:
         return []
-    settings = JudgeSettings(**{name: stored[name] for name in names})
     requests = build_judge_requests(instance, response, settings, judgment.answer_step)
     return [replace(request, attempt=attempt) for request in requests for attempt in range(settings.attempts)]
 
@@ -321,4 +321,5 @@ def _check_steps(text: str, question: str, material: Any) -> tuple[str | None, s
 
 def _position(call: JudgeCall) -> tuple[int, int, int]:
     """Return the key that sorts calls by question, repetition and attempt."""
-    return list(JudgeQuestion).index(JudgeQuestion(call.question)), call.replica, call.attempt
+    questions = [*map(str, JudgeQuestion), *map(str, RequestedQuestion)]
+    return questions.index(call.question), call.replica, call.attempt

@@ -22,6 +22,7 @@ from eclose.files.manifest import read_manifest
 from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, VALIDATION_FILE
 from eclose.files.step import companion_file_path
 from eclose.files.tables import TABLE_SUFFIXES, WORKBOOK_SUFFIXES
+from eclose.judging.settings import REQUESTED_SETTINGS
 from eclose.metrics.judge_against_people import (
     GroupValidation,
     JudgedLabel,
@@ -153,7 +154,8 @@ def build_validation(
         RecordError: A response has two judgments or verdicts, or a verdict is on another question.
     """
     decisive = _select_decisive(settings)
-    run, settled = JudgedRun.of(judgments, responses), _index_verdicts(verdicts)
+    run = JudgedRun.of(judgments, responses)
+    settled = _mark_abstentions(run, _index_verdicts(verdicts))
     _refuse_other_questions(run, settled)
     cases = [
         ValidationCase(
@@ -255,6 +257,14 @@ def _index_verdicts(verdicts: Iterable[SettledVerdict]) -> dict[str, SettledVerd
     return settled
 
 
+def _mark_abstentions(run: JudgedRun, settled: Mapping[str, SettledVerdict]) -> dict[str, SettledVerdict]:
+    """Return the verdicts of people with the abstentions of the run: the response decides them, and no judge."""
+    abstaining = {id_ for id_, judgment in run.judgments.items() if judgment.verdict.abstained}
+    return {
+        id_: replace(row, verdict=replace(row.verdict, abstained=id_ in abstaining)) for id_, row in settled.items()
+    }
+
+
 def _select_decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings without guidelines of questions that give no validated label, such as sufficiency.
 
@@ -269,7 +279,9 @@ def _select_decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
         for question in (*CRITERION_QUESTIONS.values(), *EXTENDED_QUESTIONS, JudgeQuestion.JOINT)
         if question in guidelines
     ]
-    return {**settings, "guidelines": {str(question): guidelines[question] for question in decisive}}
+    # What is asked on request changes no label that is validated.
+    kept = {name: value for name, value in settings.items() if name not in REQUESTED_SETTINGS}
+    return {**kept, "guidelines": {str(question): guidelines[question] for question in decisive}}
 
 
 def _question_codes(run: JudgedRun, settled: Mapping[str, SettledVerdict]) -> Indices:

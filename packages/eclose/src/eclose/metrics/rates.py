@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from itertools import product, starmap
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -120,7 +120,8 @@ def _share(metric: Metric, verdict: Verdict) -> _Share:
 def _completions(verdict: Verdict) -> Iterator[Verdict]:
     """Yield every assignment of the unknown labels: at most 32."""
     labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
-    return starmap(Verdict, product(*((True, False) if label is None else (label,) for label in labels)))
+    choices = ((True, False) if label is None else (label,) for label in labels)
+    return (Verdict(*complete, abstained=verdict.abstained) for complete in product(*choices))
 
 
 def compute_metric_rate(metric: Metric, verdicts: Iterable[Verdict]) -> Rate:
@@ -144,7 +145,13 @@ def compute_metric_rates(
     return {metric: Rate(*totals[_POSITIONS[metric]].tolist()) for metric in metrics}
 
 
-VERDICTS = tuple(starmap(Verdict, product((None, False, True), repeat=5)))
+ABSTAINED_CODES = 3**5
+"""Position in ``VERDICTS`` from which on the response abstains."""
+VERDICTS = tuple(
+    Verdict(*labels, abstained=abstained)
+    for abstained in (False, True)
+    for labels in product((None, False, True), repeat=5)
+)
 """Every verdict that exists."""
 _VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
 _POSITIONS = {metric: position for position, metric in enumerate(Metric)}

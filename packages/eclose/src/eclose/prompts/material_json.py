@@ -48,8 +48,13 @@ def disclose_steps(trace: Trace) -> tuple[DisclosedStep, ...]:
 
 def render_material(material: Any) -> str:
     """Return a material dataclass as one JSON object, with a line for each field, passage and step."""
-    members = (f'"{field.name}": {_render_value(getattr(material, field.name))}' for field in fields(material))
-    return "{\n " + ",\n ".join(members) + "\n}"
+    return render_members({field.name: getattr(material, field.name) for field in fields(material)})
+
+
+def render_members(members: Mapping[str, object]) -> str:
+    """Return named values as one JSON object, as ``render_material`` writes the fields of a dataclass."""
+    lines = (f'"{name}": {_render_value(value)}' for name, value in members.items())
+    return "{\n " + ",\n ".join(lines) + "\n}"
 
 
 def _render_value(value: object) -> str:

@@ -6,6 +6,7 @@ guide; every other defect is an error.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ SUPPORT_ABSENT = "supporting fact of an absent passage left out"
 SUPPORT_SHARED = "supporting title shared by several passages"
 SENTENCE_ABSENT = "supporting sentence beyond its passage"
 DOC_ID_REPEATED = "repeated doc_id replaced by position"
+COLUMN_LONG = "long column of the user's own left out"
 OBSERVATIONS_ADDED = "observations of an agent taken as evidence"
 
 
@@ -40,6 +42,8 @@ ID_COLUMNS = ("id", "query_id", "question_id", "request_id", "custom_id", "trace
 
 TIME_COLUMNS = ("timestamp", "created_at", "createdAt", "created", "time", "start_time", "startTime")
 """Columns with the time of a response, in order of preference."""
+MAX_COLUMN_LENGTH = 2_000
+"""Longest value of a user's own column that is kept, in characters of JSON: every table and list repeats it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,20 @@ class ConvertedRecord:
 def first_present_column(record: Mapping[str, Any], names: Iterable[str]) -> Any:
     """Return the first non-null value among several columns; None where all are missing or null."""
     return next((record[name] for name in names if record.get(name) is not None), None)
+
+
+def pick_own_columns(record: JsonObject, used: Iterable[str]) -> tuple[JsonObject, tuple[str, ...]]:
+    """Return the columns that no field was read from, without empty and long values; and notes on the long ones."""
+    names = set(used)
+    columns = {name: value for name, value in record.items() if name not in names and value is not None}
+    long = [name for name, value in columns.items() if _is_long(value)]
+    return {name: columns[name] for name in columns if name not in long}, (COLUMN_LONG,) * bool(long)
+
+
+def _is_long(value: object) -> bool:
+    if isinstance(value, dict | list):
+        value = json.dumps(value, ensure_ascii=False)
+    return isinstance(value, str) and len(value) > MAX_COLUMN_LENGTH
 
 
 def read_record_id(value: object, repairs: list[str]) -> str:

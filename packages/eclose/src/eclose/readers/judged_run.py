@@ -6,6 +6,7 @@ joined only to the files they were made from (decision 0029).
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import zlib
 from collections.abc import Mapping
@@ -17,19 +18,28 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from eclose.errors import RecordError, UserError
+from eclose.files.growth import is_growing, read_growth
 from eclose.files.json_reader import read_json_objects, require_regular_file
-from eclose.files.jsonl import DUPLICATE, ID_REUSED
+from eclose.files.jsonl import DUPLICATE, ID_REUSED, scan_records
 from eclose.files.record_file import RecordFile, hash_ids
-from eclose.files.run_folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, RUN_LEDGER_FILE, VALIDATION_FILE
+from eclose.files.run_folder import (
+    GROWTH_FILE,
+    INSTANCES_FILE,
+    JUDGMENTS_FILE,
+    RESPONSES_FILE,
+    RUN_LEDGER_FILE,
+    VALIDATION_FILE,
+)
 from eclose.files.step import companion_file_path
 from eclose.files.verify import ProvenanceCheck, check_result_provenance, find_file_manifest
+from eclose.readers.intake import describe_choice
 from eclose.readers.spans import cases as traces
 from eclose.reading.text import abstains
 from eclose.values.answers import match_answer, match_any_answer
 from eclose.values.instance import Instance
 from eclose.values.judgment import PEOPLE_JUDGE, Judgment
 from eclose.values.response import Response
-from eclose.values.verdict import SettledVerdict, Verdict
+from eclose.values.verdict import AbstentionOutcome, SettledVerdict, Verdict
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -58,7 +68,9 @@ QUESTION_REMEDY = (
     "Responses refer to a question by its id alone: give every question a unique id, such as the dataset's name and a"
     " number, or use one folder per dataset."
 )
-CONVERSION_STEPS = frozenset({"judge responses", "data convert responses", "data from-inspect"})
+APPEND_STEP = "judge append"
+"""Step that takes responses into a run that grows."""
+CONVERSION_STEPS = frozenset({"judge responses", "data convert responses", "data from-inspect", APPEND_STEP})
 """Steps that convert another tool's records into responses. A response that they could not use is a lost one."""
 PEOPLE_STEPS = frozenset({"annotate export", "annotate import"})
 """Steps that write labels settled by people as judgments."""
@@ -113,10 +125,18 @@ class JudgedCase:
         return match_accepted_answers(self.instance, self.response)
 
     @property
+    def abstention(self) -> AbstentionOutcome | None:
+        """Whether the response was right to say that it found no answer; None where it says no such thing."""
+        settled, answer = self.judgment.evidence_sufficient, self.response.answer
+        if self.judgment.abstained:
+            return AbstentionOutcome.of(settled)
+        # Judgments of earlier versions and of people do not record it: only a wrong abstention is looked for.
+        return AbstentionOutcome.WRONG if settled and answer is not None and abstains(answer) else None
+
+    @property
     def abstains(self) -> bool:
-        """Whether the answer says that it found none although the passages settle the question, by the judge."""
-        answer = self.response.answer
-        return bool(self.judgment.evidence_sufficient) and answer is not None and abstains(answer)
+        """Whether the response says that it found no answer."""
+        return self.abstention is not None
 
     @property
     def row(self) -> SettledVerdict:
@@ -304,7 +324,8 @@ def read_conversion_losses(run: Path) -> list[LeftOutResponse]:
         # Steps of earlier versions counted the rejected records and did not list them.
         losses = [(source, reason) for reason, count in manifest.counts.rejected.items() for _ in range(count)]
     else:
-        losses = [(f"{source} {row['where']}", row["reason"]) for row in rejected]
+        # A run that grows has several sources, and names them with each record.
+        losses = [(f"{source} {row['where']}".lstrip(), row["reason"]) for row in rejected]
     return [*unreadable, *(loss for loss in losses if not loss[1].startswith(_NO_LOSS_REASONS))]
 
 
@@ -379,7 +400,7 @@ def check_judged_run(run: Path, *, allow_stale: bool = False) -> ProvenanceCheck
     # Missing inputs are reported before missing judgments: without responses there is nothing to judge.
     for name in (INSTANCES_FILE, RESPONSES_FILE):
         require_regular_file(run / name)
-    if not (run / JUDGMENTS_FILE).exists():
+    if not (run / JUDGMENTS_FILE).exists() or is_growing(run):
         raise UserError(_describe_unjudged(run))
     # Before anything is joined: ids alone would also join judgments of another version of the same responses.
     return check_judged_inputs(run, allow_stale=allow_stale)
@@ -423,11 +444,15 @@ def _require_run_folder(run: Path) -> None:
 
 def _describe_selection(judgments: Path) -> tuple[str, ...]:
     """Return a sentence where the manifest names a filter that chose the responses to judge; empty otherwise."""
+    if (growth := read_growth(judgments.parent)) is not None:
+        return describe_choice(growth.samples, growth.since)
     manifest = find_file_manifest(judgments)
-    band_filter = manifest.settings.get("only") if manifest is not None else None
-    if not isinstance(band_filter, Mapping):
+    choice = manifest.settings.get("only") if manifest is not None else None
+    if not isinstance(choice, Mapping):
         return ()
-    bands = ", ".join(map(str, band_filter.get("bands", ())))
+    if "bands" not in choice:
+        return describe_choice((choice.get("sample", 1.0),), choice.get("since"))
+    bands = ", ".join(map(str, choice["bands"]))
     return (f"A detector chose the responses that were judged ({bands}): the rates describe these alone.",)
 
 
@@ -436,24 +461,28 @@ def copy_unfinished_run(run: Path, folder: Path) -> tuple[Path, str] | None:
 
     The copy is a folder of the same name in ``folder`` with links to the files of ``run``. None for other runs.
     """
-    if not (run / RESPONSES_FILE).is_file() or (run / JUDGMENTS_FILE).exists():
+    if not (run / RESPONSES_FILE).is_file() or ((run / JUDGMENTS_FILE).exists() and not is_growing(run)):
         return None
-    if not (judgments := _read_unfinished_judgments(run / RUN_LEDGER_FILE)):
+    if not (judgments := _read_unfinished_judgments(run)):
         return None
     copy = folder / run.resolve().name
     copy.mkdir(parents=True)
     for path in run.resolve().iterdir():
         # A validation is of the settings in the manifest, which an unfinished run does not have.
-        if path.name != VALIDATION_FILE and not path.name.startswith(JUDGMENTS_FILE):
+        if path.name not in (VALIDATION_FILE, GROWTH_FILE) and not path.name.startswith(JUDGMENTS_FILE):
             (copy / path.name).symlink_to(path)
     (copy / JUDGMENTS_FILE).write_bytes(b"".join(body + b"\n" for body in judgments))
-    return copy, f"UNFINISHED: {_describe_unjudged(run)} The others count as responses without a judgment."
+    sentences = (
+        f"UNFINISHED: {_describe_unjudged(run)} The others count as responses without a judgment.",
+        *_describe_selection(run / JUDGMENTS_FILE),
+    )
+    return copy, " ".join(sentences)
 
 
 def _describe_unjudged(run: Path) -> str:
     """Return the progress of a run without ``judgments.jsonl``, and the command that continues it."""
     total = sum(1 for _ in read_json_objects(run / RESPONSES_FILE))
-    judged = len(_read_unfinished_judgments(run / RUN_LEDGER_FILE))
+    judged = len(_read_unfinished_judgments(run))
     command = f"eclose judge {run} --judge MODEL"
     if judged:
         return (
@@ -463,21 +492,39 @@ def _describe_unjudged(run: Path) -> str:
     return f"{run}: none of {total:,} responses is judged, there is no {JUDGMENTS_FILE}. Judge them first: {command}."
 
 
-def _read_unfinished_judgments(ledger: Path) -> list[bytes]:
-    """Return the judgments in the ledger of a run, as lines of JSON; empty without a readable ledger."""
+def read_judged_ids(run: Path) -> set[str]:
+    """Return the ids of the responses that are judged so far."""
+    if (run / JUDGMENTS_FILE).exists() and not is_growing(run):
+        return {record.value.response_id for record in scan_records(run / JUDGMENTS_FILE, Judgment) if record.value}
+    return {json.loads(line)["response_id"] for line in _read_unfinished_judgments(run)}
+
+
+def _read_unfinished_judgments(run: Path) -> list[bytes]:
+    """Return the judgments that a run has so far, as lines of JSON; empty without a readable ledger in its folder."""
+    judgments, growth = _read_ledger_judgments(run), read_growth(run)
+    if not judgments and growth is not None and (run / JUDGMENTS_FILE).is_file():
+        # The ledger is elsewhere: those of before the last responses were taken.
+        return (run / JUDGMENTS_FILE).read_bytes().splitlines()
+    return judgments
+
+
+def _read_ledger_judgments(run: Path) -> list[bytes]:
+    ledger, growth = run / RUN_LEDGER_FILE, read_growth(run)
     if not ledger.is_file():
         return []
     # A ledger holds several runs where settings changed; the longest one is the best guess.
     bodies = (
-        "SELECT body FROM ledger_outcomes WHERE stage = :stage AND kind = 'accepted' AND run = (SELECT run FROM "
-        "ledger_outcomes WHERE stage = :stage GROUP BY run ORDER BY count(*) DESC LIMIT 1) ORDER BY record_id"
+        "SELECT body FROM ledger_outcomes WHERE stage = :stage AND kind = 'accepted' AND run = coalesce(:run, "
+        "(SELECT run FROM ledger_outcomes WHERE stage = :stage GROUP BY run ORDER BY count(*) DESC LIMIT 1)) "
+        "ORDER BY record_id"
     )
+    named = {"stage": b"judge", "run": None if growth is None else growth.run_id.encode()}
     # Read-only and without a lock, because the run may be under way.
     try:
         connection = sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=ro", uri=True)
         try:
             # The ledger stores texts as bytes, compressed where they are long (see ``store.ledger.rows``).
-            return [zlib.decompress(body) for (body,) in connection.execute(bodies, {"stage": b"judge"})]
+            return [zlib.decompress(body) for (body,) in connection.execute(bodies, named)]
         finally:
             connection.close()
     except (sqlite3.Error, zlib.error):

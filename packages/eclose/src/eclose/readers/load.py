@@ -28,7 +28,7 @@ from eclose.readers import conversion, rag_rows
 from eclose.readers.conversion import ConvertedRecord
 from eclose.readers.import_settings import CaseSelection, ImportSettings
 from eclose.readers.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout, is_known_record
-from eclose.readers.mapping import check_field_map, get_at_path, has_mapped_question, map_record
+from eclose.readers.mapping import check_field_map, drop_mapped_keys, get_at_path, has_mapped_question, map_record
 from eclose.readers.spans.cases import NO_DOCUMENTS, TIME_UNREAD, TraceCase
 from eclose.readers.spans.detection import TraceDialect, detect_trace_dialect
 from eclose.readers.spans.load import detect_pretty_trace, scan_traces
@@ -81,7 +81,7 @@ def scan_instances(
     an error. Raises where the file as a whole cannot be read.
     """
     instance_ids = SeenIds()
-    for record in _scan(path, aliases, settings, instance_only=True):
+    for record in scan_converted(path, aliases, settings, instance_only=True):
         if record.value is None:
             # Without a value the type parameter is void: a reason or an error fits records of every kind.
             yield cast("ReadRecord[Instance]", record)
@@ -99,7 +99,7 @@ def scan_cases(
 ) -> Iterator[tuple[ReadRecord[Instance], ReadRecord[Response]]]:
     """Yield every record of the file as a question and as a response, both as the scans of one kind yield them."""
     instance_ids, response_ids = SeenIds(), SeenIds()
-    for record in _scan(path, aliases, settings):
+    for record in scan_converted(path, aliases, settings):
         if record.value is None:
             yield cast("ReadRecord[Instance]", record), cast("ReadRecord[Response]", record)
             continue
@@ -242,7 +242,11 @@ def _get_record_converter(
     layout = settings.format
     if layout is RecordLayout.MAPPED:
         return lambda record: rag_rows.convert_columns(
-            *map_record(record, settings.columns), layout, settings, instance_only=instance_only
+            *map_record(record, settings.columns),
+            layout,
+            settings,
+            own=drop_mapped_keys(record, settings.columns),
+            instance_only=instance_only,
         )
     if layout in rag_rows.TOOL_LAYOUTS:
         return partial(rag_rows.convert_tool_record, layout=layout, reading=settings, instance_only=instance_only)
@@ -253,10 +257,10 @@ def _get_record_converter(
     return partial(convert, aliases=aliases) if loader.takes_aliases else convert
 
 
-def _scan(
+def scan_converted(
     path: Path,
-    aliases: AnswerAliases | None,
-    settings: ImportSettings | None,
+    aliases: AnswerAliases | None = None,
+    settings: ImportSettings | None = None,
     *,
     instance_only: bool = False,
 ) -> Iterator[ReadRecord[ConvertedRecord]]:
@@ -338,7 +342,7 @@ def _check_value(path: Path, record: ReadRecord[ConvertedRecord], value: Value, 
         return ReadRecord(record.where, error=error.at(path, record.where), error_kind=WRONG_RECORD)
     unit, number = record.where.split(" ")  # "line 412", "record 412" or "row 412"
     # An id that is derived from texts stands for these texts, whatever ids a store gave to its chunks this time.
-    compared = _drop_provenance(value, derived=conversion.ID_DERIVED in record.repairs)
+    compared = drop_provenance(value, derived=conversion.ID_DERIVED in record.repairs)
     earlier = seen_ids.add(value.id, encode_json_line(compared), int(number))
     if earlier is None:
         return ReadRecord(record.where, value=value, repairs=record.repairs)
@@ -349,10 +353,11 @@ def _check_value(path: Path, record: ReadRecord[ConvertedRecord], value: Value, 
     return ReadRecord(record.where, error=RecordError(problem, path=path, record=record.where), error_kind=ID_REUSED)
 
 
-def _drop_provenance(value: Instance | Response, *, derived: bool) -> Instance | Response:
+def drop_provenance(value: Instance | Response, *, derived: bool) -> Instance | Response:
+    """Return a record as it is compared with another one of its id: without what a store or a clock adds."""
     if not isinstance(value, Instance):
-        # The id of a response is derived from its texts, and stands for the same texts at any time.
-        return replace(value, time=None)
+        # The id of a response stands for its texts: a table may repeat it with another time, number or date.
+        return replace(value, time=None, columns={})
     if not derived:
         return value
     passages = (replace(passage, id=str(number)) for number, passage in enumerate(value.evidence))

@@ -94,6 +94,12 @@ def has_mapped_question(record: JsonObject, paths: Mapping[str, str]) -> bool:
     return any(name in paths and _split_path(name, paths[name])[0] in record for name in ("question", "messages"))
 
 
+def drop_mapped_keys(record: JsonObject, paths: Mapping[str, str]) -> JsonObject:
+    """Return a record without the keys in which a path begins."""
+    mapped = {_split_path(name, path)[0] for name, path in paths.items()}
+    return {name: value for name, value in record.items() if name not in mapped}
+
+
 def map_record(record: JsonObject, paths: Mapping[str, str]) -> tuple[JsonObject, ToolColumnNames]:
     """Return the values at the paths under the paths as keys, and which of them is which column.
 

@@ -34,6 +34,8 @@ _REPLIES = ("response", "response.body", "completion", "reply", "output", "outpu
 _REPLY = "reply beside the messages"
 _API_KEYS = ("choices", "output", "status", "incomplete_details", "object")
 _REPLY_TEXTS = ("response", "completion", "reply", "output", "answer")
+_REPLY_NAMES = frozenset({*_REPLY_TEXTS, "structured_response", "model"})
+_HOLDERS = frozenset({path.partition(".")[0] for path in (*_STATES, *_REQUESTS, *_REPLIES)} | {"messages", "choices"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,19 @@ def flatten_conversation(record: JsonObject) -> tuple[JsonObject, ToolColumnName
     return {**fields, "model": conversation.model}, columns
 
 
+def drop_conversation(record: JsonObject) -> JsonObject:
+    """Return a record of messages, or of an agent's result, without what holds its messages and its reply."""
+    container = None if _find_conversation(record).messages else find_container(record)
+    paths = () if container is None else (*container.keys, *container.messages, *container.output, *container.finish)
+    used = {path.partition(".")[0] for path in paths} | _REPLY_NAMES
+    return {
+        name: value
+        for name, value in record.items()
+        # A state may be a graph's, or a column with a name: "CA".
+        if name not in used and not (name in _HOLDERS and isinstance(value, dict | list))
+    }
+
+
 def _find_conversation(record: Mapping[str, Any]) -> _Conversation:
     reply, model = _find_reply(record)
     for container in _STATES:
@@ -184,6 +199,11 @@ def _get_fields(record: Mapping[str, Any], path: str) -> Mapping[str, Any] | Non
         if not isinstance(fields, dict):
             return None
     return fields  # type: ignore[no-any-return]
+
+
+def drop_components(record: JsonObject) -> JsonObject:
+    """Return the output of a Haystack pipeline without its components."""
+    return {name: value for name, value in record.items() if not isinstance(value, dict)}
 
 
 def holds_pipeline_output(record: Mapping[str, Any]) -> bool:

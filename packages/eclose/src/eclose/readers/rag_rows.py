@@ -119,9 +119,11 @@ def convert_tool_record(
 ) -> ConvertedRecord:
     """Return a tool's record as an instance, with its response if it has one."""
     if layout is RecordLayout.MESSAGES:
-        return convert_columns(*pipelines.flatten_conversation(record), layout, reading, instance_only=instance_only)
+        flat, own = pipelines.flatten_conversation(record), pipelines.drop_conversation(record)
+        return convert_columns(*flat, layout, reading, own=own, instance_only=instance_only)
     if layout is RecordLayout.HAYSTACK:
-        return convert_columns(*pipelines.flatten_pipeline_output(record), layout, reading, instance_only=instance_only)
+        flat, own = pipelines.flatten_pipeline_output(record), pipelines.drop_components(record)
+        return convert_columns(*flat, layout, reading, own=own, instance_only=instance_only)
     return convert_columns(record, LAYOUT_COLUMNS[layout], layout, reading, instance_only=instance_only)
 
 
@@ -131,6 +133,7 @@ def convert_columns(
     prefix: str,
     settings: ReadSettings = DEFAULT_SETTINGS,
     *,
+    own: JsonObject | None = None,
     instance_only: bool = False,
 ) -> ConvertedRecord:
     """Return a record with the given columns as an instance, with its response if it has one.
@@ -140,10 +143,14 @@ def convert_columns(
         columns: Names of the columns.
         prefix: Beginning of ids that are derived from the content.
         settings: How the response is read.
+        own: Columns of the original record, of which those that no field was read from are kept with the response; by
+            default the record's.
         instance_only: Whether a response that holds no evidence may be left unread.
     """
     repairs: list[str] = []
     output = _extract_output(record, columns)
+    used = _list_used_columns(record, columns, output)
+    own = record if own is None else own
     if instance_only and settings.reader is None and _is_plain(output, record, columns):
         record, reading = _add_passages(record, columns, output), None
     else:
@@ -182,7 +189,18 @@ def convert_columns(
         # Two models may give the same response, and each counts.
         digest = content_hash(model).removeprefix("sha256:")[:8]
         response = replace(response, id=f"{response.id}-{digest}", source=ResponseSource(model))
-    return replace(converted, response=response, notes=recorded.list_notes(reading))
+    kept, long = conversion.pick_own_columns(own, used)
+    return replace(converted, response=replace(response, columns=kept), notes=(*recorded.list_notes(reading), *long))
+
+
+def _list_used_columns(record: JsonObject, columns: ToolColumnNames, output: SystemOutput) -> set[str]:
+    """Return the names of the columns that fields are read from: of several for a field the first that has a value."""
+    fields = (columns.question, columns.passages, columns.reference, columns.response, columns.id, columns.calls,
+              columns.steps, columns.model, columns.dataset, columns.aliases, columns.kind, columns.hops)  # fmt: skip
+    used = {next((name for name in names if record.get(name) is not None), "") for names in fields}
+    # The trace may stand in the row under two names, as providers of chat models repeat it.
+    traces = columns.trace or TRACE_COLUMNS
+    return used | {name for name in traces if output.trace is not None and record.get(name) == output.trace}
 
 
 def _read_name(record: JsonObject, names: tuple[str, ...]) -> str | None:

@@ -42,8 +42,8 @@ class ResponseFilter(Protocol):
         """Files that the choice is read from."""
         ...
 
-    def read_exclusions(self) -> Callable[[str], str | None]:
-        """Read the files; return a function from the id of a response to the reason why it is left out, or None."""
+    def read_exclusions(self) -> Callable[[Response], str | None]:
+        """Read the files; return a function from a response to the reason why it is left out, or None."""
         ...
 
 
@@ -65,7 +65,7 @@ class ResponseTasks:
         self._indices = {instance_id: index for index, instance_id in enumerate(self._questions.ids)}
         self._latest: tuple[int, Instance] | None = None
         self._path = responses
-        self._exclude: Callable[[str], str | None] = (lambda _: None) if only is None else only.read_exclusions()
+        self._exclude: Callable[[Response], str | None] = (lambda _: None) if only is None else only.read_exclusions()
         self.counts = {f"questions of {instances.name}": questions.counts()}
         """Record counts of the questions."""
 
@@ -78,11 +78,12 @@ class ResponseTasks:
         for record in self._left_out:
             yield ReadRecord(record.where, rejected=record.rejected, error=record.error, error_kind=record.error_kind)
         # In the order of the file; the results are written in the order of ids whatever order they are made in.
-        for index, response_id in enumerate(self._responses.ids):
-            if (reason := self._exclude(response_id)) is not None:
-                yield ReadRecord(repr(response_id), rejected=reason)
+        for index in range(len(self._responses)):
+            response = self._responses[index]
+            if (reason := self._exclude(response)) is not None:
+                yield ReadRecord(repr(response.id), rejected=reason)
             else:
-                yield self._join(self._responses[index])
+                yield self._join(response)
 
     def _join(self, response: Response) -> ReadRecord[ResponseTask]:
         index = self._indices.get(response.instance_id)

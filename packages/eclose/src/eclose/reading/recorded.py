@@ -21,7 +21,7 @@ from eclose.reading.response import (
 )
 from eclose.reading.segments import Role, Words, segment_text
 from eclose.reading.slots import Slots
-from eclose.reading.text import Origin, ReadingStatus, claims_of, read_text, strip_marks
+from eclose.reading.text import Origin, ReadingStatus, abstains, claims_of, read_text, strip_marks
 from eclose.values.identity import content_hash
 from eclose.values.response import LeftOut, Response, ResponseReading, ResponseSource, Trace, parse_completion
 
@@ -205,6 +205,13 @@ def build_response(
         answer_lines=lines,
         reading=_record(reading),
     )
+
+
+def is_abstention(response: Response) -> bool:
+    """Return whether a response says that it found no answer, or asks back."""
+    if response.reading is not None and response.reading.status == ReadingStatus.ABSTAINED:
+        return True
+    return response.answer is not None and abstains(response.answer)
 
 
 def list_texts(reading: Reading) -> list[object]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from eclose.diagnosis.diagnose import EvidenceSufficiency
+from eclose.diagnosis.label_table import OWN_PREFIX
 from eclose.diagnosis.number_format import (
     DASH,
     format_binary_label,
@@ -106,6 +107,7 @@ def build_report_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[R
         _code_table(diagnosis),
         _answer_table(diagnosis, context),
         _unjudged_table(diagnosis),
+        _requested_table(diagnosis),
         build_judge_agreement_table(context),
         build_judge_flips_table(diagnosis),
     )
@@ -315,6 +317,31 @@ def _answer_table(diagnosis: Diagnosis, context: ReportContext) -> ReportTable:
         ("the answer is …", "responses"),
         rows,
     )
+
+
+_CONTEXT_WORDS = {
+    "context_precision": "context precision, mean (needed passages stand first)",
+    "context_recall": "context recall, mean (the passages support the reference)",
+}
+
+
+def _requested_table(diagnosis: Diagnosis) -> ReportTable:
+    """Return what judges gave on request: criteria of the user's own, and what passages are worth."""
+    rows = [
+        (
+            _CONTEXT_WORDS.get(name, name.removeprefix(OWN_PREFIX)),
+            f"{rate.n:,}",
+            format_percent(rate.estimate.value),
+            format_percent_interval(rate.estimate.interval),
+            f"{rate.unjudged:,}",
+        )
+        for name, rate in diagnosis.requested.items()
+    ]
+    note = (
+        "Percent of the judged responses, with the 95 % interval over questions; of a criterion of your own the share "
+        "of its first label. No other rate depends on these, and no labels of people correct them."
+    )
+    return ReportTable.of("requested", "Asked on request", ("what", "n", "%", "interval", "not judged"), rows, note)
 
 
 def _unjudged_table(diagnosis: Diagnosis) -> ReportTable:

@@ -14,7 +14,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eclose.diagnosis.compare import CHAIN_CRITERIA, RESPONSE_CLASSES, ResponseClass, name_outcome
+from eclose.diagnosis.compare import CHAIN_CRITERIA, GROUP_NAMES, RESPONSE_CLASSES, ResponseClass, name_outcome
 from eclose.diagnosis.diagnose import EvidenceSufficiency, JudgedCase
 from eclose.diagnosis.response_sample import ResponseStratum, choose_responses
 from eclose.files.record_file import hash_ids
@@ -51,8 +51,9 @@ OUTCOME_WORDS: Mapping[str, str] = {
     **{f"gap_{failure}": FAILURE_WORDS[failure][0] for failure in FailureClass},
     "unsound": "unsound step",
     **{f"undecided_{criterion.value}": f"undecided: {criterion.value} not judged" for criterion in CHAIN_CRITERIA},
+    "abstained": "no answer found",
 }
-"""Every outcome with its short description, from reliable to undecided."""
+"""Every outcome with its short description, from reliable to undecided, then abstentions."""
 
 NO_PARTNER = "none"
 """Class name for a response without a partner in the base run."""
@@ -64,7 +65,7 @@ def name_response_class(response_class: ResponseClass) -> str:
         return "undecided"
     if isinstance(response_class, FailureClass):
         return f"gap_{response_class}"
-    return "unsound" if response_class is TraceGroup.LOCALLY_UNSOUND else "reliable"
+    return GROUP_NAMES[response_class]
 
 
 def describe_response_class(response_class: ResponseClass) -> str:
@@ -149,6 +150,7 @@ EXPLORER_FACETS: tuple[ExplorerFacet, ...] = (
         "unsound": "an unsound step",
         "undecided": "undecided, any reason",
         **{f"undecided_{label.value}": f"undecided: {label.value} not judged" for label in CHAIN_CRITERIA},
+        "abstained": "no answer found, and no unsound step",
     }, _list_outcomes),
     ExplorerFacet("before", "In the other run", {
         "changed": "another class than here",

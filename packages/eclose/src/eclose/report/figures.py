@@ -38,6 +38,7 @@ GROUP_COLOURS = {
     "undetermined": "#7a5c5c",
     "unsound": "#4a4f5c",
     "undecided": "#a9abb3",
+    "abstained": "#c9c7c0",
 }
 FIGURE_SETTINGS: Any = {
     # Set within a context: the caller's matplotlib settings stay as they are.

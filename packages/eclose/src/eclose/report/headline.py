@@ -13,8 +13,9 @@ from eclose.diagnosis.label_table import TraceStratum
 from eclose.diagnosis.number_format import format_count, format_percent, format_percent_about, format_percent_between
 from eclose.diagnosis.shown_rate import RateStatus, RateText, ShownRate, format_rate_value, is_too_little_judged
 from eclose.metrics.rates import Metric
-from eclose.report.wording import FAILURE_WORDS
+from eclose.report.wording import FAILURE_WORDS, describe_abstentions
 from eclose.stats.intervals import Interval
+from eclose.values.verdict import TraceGroup
 
 if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Diagnosis
@@ -64,7 +65,9 @@ HEADLINE_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.LOCAL
 def build_report_headline(diagnosis: Diagnosis, context: ReportContext) -> tuple[HeadlineStatement, ...]:
     """Return the statements on reliable, gap, unsound and undecided responses."""
     statements = [_reliable(diagnosis, context), _gap(diagnosis, context), _unsound(diagnosis, context)]
-    # The four statements add up to all responses.
+    # The statements add up to all responses.
+    if abstained := diagnosis.overall.composition.groups.get(TraceGroup.ABSTAINED, 0):
+        statements.append(_abstained(diagnosis, abstained))
     if undecided := diagnosis.overall.composition.groups.get(None, 0):
         statements.append(
             HeadlineStatement(
@@ -78,6 +81,21 @@ def build_report_headline(diagnosis: Diagnosis, context: ReportContext) -> tuple
             )
         )
     return tuple(statements)
+
+
+def _abstained(diagnosis: Diagnosis, count: int) -> HeadlineStatement:
+    """Return the statement on abstentions; those with an unsound step are among the unsound responses."""
+    (meaning,) = describe_abstentions(diagnosis)
+    if unsound := sum(diagnosis.abstentions.values()) - count:
+        meaning += f" {unsound:,} of them {'contains' if unsound == 1 else 'contain'} an unsound step and count there."
+    return HeadlineStatement(
+        kind="abstained",
+        count=count,
+        lead="says that it found no answer" if count == 1 else "say that they found no answer",
+        figure=RateText(f"{format_percent(count / diagnosis.overall.responses)} %"),
+        meaning=meaning,
+        show="outcome=abstained",
+    )
 
 
 def _rate_twice(diagnosis: Diagnosis, context: ReportContext, metric: Metric) -> tuple[ShownRate, ShownRate | None]:

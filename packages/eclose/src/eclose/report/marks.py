@@ -71,7 +71,12 @@ def build_response_flow(diagnosis: Diagnosis) -> tuple[FlowBar, ...]:
 
     def count(*prefix: bool | None) -> int:
         # Responses whose labels L, A and C begin with these.
-        return sum(n for labels, n in joint.items() if labels[: len(prefix)] == prefix)
+        # Abstentions are lost in the first test; those with an unsound step are unsound.
+        return sum(
+            n - diagnosis.abstained_joint.get(labels, 0)
+            for labels, n in joint.items()
+            if labels[: len(prefix)] == prefix
+        )
 
     # Each test starts with the responses that passed the test before.
     everyone, sound, aligned = sum(joint.values()), count(True), count(True, True)
@@ -94,7 +99,7 @@ def build_response_flow(diagnosis: Diagnosis) -> tuple[FlowBar, ...]:
             "Does every step hold?",
             everyone,
             ("sound", "holds step by step" if sound == 1 else "hold step by step", sound),
-            {"unsound": count(False), "undecided_L": count(None)},
+            {"unsound": count(False), "abstained": sum(diagnosis.abstained_joint.values()), "undecided_L": count(None)},
         ),
         bar(
             "Does the reasoning pursue the question?",
@@ -126,7 +131,8 @@ def _name_loss(outcome: str, count: int) -> tuple[str, str, int, str]:
     show = f"outcome={outcome}"
     if kind == "gap":
         return detail, FAILURE_WORDS[FailureClass(detail)][0], count, show
-    return kind, "an unsound step" if kind == "unsound" else "not judged", count, show
+    words = {"unsound": "an unsound step", "abstained": "no answer found"}
+    return kind, words.get(kind, "not judged"), count, show
 
 
 @dataclass(frozen=True, slots=True)

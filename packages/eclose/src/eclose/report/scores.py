@@ -149,6 +149,7 @@ _GROUPS: tuple[tuple[str, str, TraceGroup | None], ...] = (
     ("reliable", "reliable", TraceGroup.RELIABLE),
     ("gap", "in the gap", TraceGroup.GAP),
     ("unsound", "unsound step", TraceGroup.LOCALLY_UNSOUND),
+    ("abstained", "no answer found", TraceGroup.ABSTAINED),
     ("undecided", "undecided", None),
 )
 """Name in links, words and group of every column of the plot."""

@@ -10,7 +10,7 @@ from eclose.diagnosis.number_format import format_count, format_percent
 from eclose.diagnosis.shown_rate import ShownRate
 from eclose.metrics.rates import Metric
 from eclose.values.judgment import EVIDENCE, NO_CLAIM_REASON, UNSPLIT_ANSWER_REASON, Criterion, LocalFailure
-from eclose.values.verdict import FailureClass
+from eclose.values.verdict import AbstentionOutcome, FailureClass, FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +50,18 @@ FAILURE_WORDS: dict[FailureClass, tuple[str, str]] = {
     FailureClass.UNDETERMINED: ("undetermined", "do not establish their answer; what they pursue was not judged"),
 }
 """Name of each failure class, and what such responses do."""
+
+
+KIND_WORDS: dict[FailureKind, str] = {
+    FailureKind.RETRIEVAL: "the passages do not settle the question",
+    FailureKind.ABSTAINED: "an abstention, although the passages settle the question",
+    FailureKind.UNSOUND: "a step does not hold",
+    FailureKind.PATH: "another question is pursued than the one asked",
+    FailureKind.INCOMPLETE: "the reference answer is not established",
+    FailureKind.DECOUPLING: "the reference answer is established, and another is submitted",
+    FailureKind.CLOSURE: "the submitted answer is not established",
+}
+"""What is wrong with the responses of each kind."""
 
 
 CODE_WORDS: dict[LocalFailure, tuple[str, str]] = {
@@ -122,6 +134,19 @@ def describe_missing_traces(missing: int, responses: int) -> tuple[str, ...]:
         f"{share} {'has' if missing == 1 else 'have'} no trace, so only "
         "their evidence and their answer are judged, and LSR, TRR and LGG have no value: tell the model to reason "
         'in numbered lines and to end with "Final answer: ...".',
+    )
+
+
+def describe_abstentions(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Return how many responses abstain, and how many of them were right to; empty where none does."""
+    outcomes = diagnosis.abstentions
+    if not outcomes:
+        return ()
+    return (
+        f"{format_count(sum(outcomes.values()), 'response')} with an abstention, which is never reliable: "
+        f"{outcomes[AbstentionOutcome.RIGHT]:,} right (the passages do not settle the question), "
+        f"{outcomes[AbstentionOutcome.WRONG]:,} wrong (they do), "
+        f"{outcomes[AbstentionOutcome.UNKNOWN]:,} unknown (that was not judged).",
     )
 
 

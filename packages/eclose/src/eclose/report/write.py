@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.files.atomic import write_files
+from eclose.files.run_folder import REPORT_PAGE
 from eclose.report.context import ReportContext
 from eclose.report.explorer import RunSample
 from eclose.report.figures import draw_report_figures, explain_missing_figures
@@ -40,7 +41,7 @@ def write_report_files(
     context = context or ReportContext()
     listed = cases.cases if isinstance(cases, RunSample) else cases
     texts: dict[ReportFormat, tuple[str, Callable[[], str]]] = {
-        ReportFormat.HTML: ("report.html", lambda: render_report_page(diagnosis, cases, context)),
+        ReportFormat.HTML: (REPORT_PAGE, lambda: render_report_page(diagnosis, cases, context)),
         ReportFormat.MARKDOWN: ("report.md", lambda: render_markdown_report(diagnosis, listed, context)),
         ReportFormat.JSON: ("diagnosis.json", lambda: render_diagnosis_json(diagnosis, context)),
         ReportFormat.JUNIT: ("junit.xml", lambda: render_responses_junit(listed, context)),

@@ -30,10 +30,10 @@ CONFIDENCE_LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class QuestionHitCounts:
-    """Hits and misses by question; questions with the same counts are listed once."""
+    """Hits and misses by question; questions with the same counts may be listed once."""
 
-    rows: tuple[tuple[int, int, int], ...]
-    """Hits, misses, and the number of questions with these counts."""
+    rows: tuple[tuple[float, float, int], ...]
+    """Hits, misses, and the number of questions with these counts; a value between 0 and 1 is a part of either."""
 
     @classmethod
     def of(cls, hits: Floats, misses: Floats) -> QuestionHitCounts:
@@ -50,12 +50,12 @@ class QuestionHitCounts:
         return sum(times for _, _, times in self.rows)
 
     @property
-    def hits(self) -> int:
+    def hits(self) -> float:
         """Hits of all questions."""
         return sum(hits * times for hits, _, times in self.rows)
 
     @property
-    def cases(self) -> int:
+    def cases(self) -> float:
         """Number of cases of all questions."""
         return sum((hits + misses) * times for hits, misses, times in self.rows)
 

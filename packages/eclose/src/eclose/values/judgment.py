@@ -105,6 +105,80 @@ class StepJudgment:
     """Reason in the judge's words."""
 
 
+@dataclass(frozen=True, slots=True)
+class OwnLabel:
+    """The label of a response by a criterion of the user's own."""
+
+    label: str | None = None
+    """None where the judge gave no usable reply, or where there is nothing to decide on."""
+    holds: Label = None
+    """Whether it is the first label of the criterion, whose share reports give."""
+    reason: str | None = None
+    """Reason in the judge's words, or why the label is missing."""
+    votes: tuple[str | None, ...] = ()
+    """Labels of a judge that was asked several times, in order."""
+
+
+class PassageUse(StrEnum):
+    """What a passage is to its question."""
+
+    NEEDED = "needed"
+    NOT_NEEDED = "not needed"
+    CONTRADICTS = "contradicts"
+
+
+@dataclass(frozen=True, slots=True)
+class PassageLabel:
+    """The label of one passage."""
+
+    use: PassageUse
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceClaim:
+    """A claim of the reference answer, and whether the passages support it."""
+
+    claim: str
+    supported: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PassageLabels:
+    """What each passage is to the question, and which claims of the reference the passages support.
+
+    Examples:
+        >>> uses = (PassageUse.NOT_NEEDED, PassageUse.NEEDED, PassageUse.NEEDED)
+        >>> round(PassageLabels(tuple(map(PassageLabel, uses))).precision, 3)
+        0.583
+    """
+
+    labels: tuple[PassageLabel, ...] = ()
+    """In the order of the instance; empty without a usable reply."""
+    claims: tuple[ReferenceClaim, ...] = ()
+    """Empty without a reference."""
+    unjudged: str | None = None
+    """Why there are no labels."""
+
+    @property
+    def precision(self) -> float | None:
+        """Context precision as in RAGAS: the mean, over needed passages, of the share of needed ones up to it.
+
+        Zero where no passage is needed; None without labels.
+        """
+        if not self.labels:
+            return None
+        needed = [label.use is PassageUse.NEEDED for label in self.labels]
+        shares = [sum(needed[:rank]) / rank for rank, is_needed in enumerate(needed, start=1) if is_needed]
+        return sum(shares) / len(shares) if shares else 0.0
+
+    @property
+    def recall(self) -> float | None:
+        """Context recall as in RAGAS: the share of the claims of the reference that the passages support."""
+        return sum(claim.supported for claim in self.claims) / len(self.claims) if self.claims else None
+
+
 PEOPLE_JUDGE = "people"
 """Judge name of labels that people settled."""
 WHOLE_TRACE_REASON = "one decision for the whole trace"
@@ -150,6 +224,8 @@ UNREAD_TRACES = (
 """The first criterion that each of ``UNREAD_REASONS`` leaves without a label: one for each response."""
 EVIDENCE = "evidence"
 """Name of the sixth label beside the five criteria: whether the passages settle the question."""
+PASSAGES = "passages"
+"""Name of the labels of single passages, which are given on request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +265,13 @@ class Judgment:
     """Why there is no label on the evidence; None where there is one, and in files that record no reason."""
     votes: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
     """Labels of a judge that was asked several times, in order, by criterion and ``evidence``."""
+    abstained: bool = False
+    """Whether the response says that it found no answer, by its words; no judge is asked. False in files of earlier
+    versions."""
+    own: Mapping[str, OwnLabel] = field(default_factory=dict)
+    """Labels by the criteria of the user's own, by name."""
+    passages: PassageLabels | None = None
+    """Labels of the passages; None where they were not asked for."""
 
     def label(self, name: str) -> Label:
         """Return the label of a criterion, or of ``evidence``."""
@@ -197,9 +280,11 @@ class Judgment:
 
     @property
     def missing_reasons(self) -> dict[str, str]:
-        """Recorded reason for every missing label, by criterion and ``evidence``."""
+        """Recorded reason for every missing label, by criterion, ``evidence``, ``criterion_NAME`` and ``passages``."""
         evidence = {} if self.evidence_unjudged is None else {EVIDENCE: self.evidence_unjudged}
-        return evidence | {criterion.value: reason for criterion, reason in self.unjudged.items()}
+        own = {f"criterion_{name}": row.reason or "" for name, row in self.own.items() if row.label is None}
+        passages = {} if self.passages is None or self.passages.unjudged is None else {PASSAGES: self.passages.unjudged}
+        return evidence | {criterion.value: reason for criterion, reason in self.unjudged.items()} | own | passages
 
     @property
     def stepwise(self) -> bool:
@@ -241,6 +326,7 @@ class Judgment:
             closed=self.closed,
             complete=self.complete,
             correct=self.correct,
+            abstained=self.abstained,
         )
 
 

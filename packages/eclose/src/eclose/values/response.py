@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 UNTUNED_METHOD = "backbone"
 """Name of the method of a model without an adapter, where every model has one: in plans, files and groups."""
@@ -238,6 +240,8 @@ class Response:
     """How it was read; None in the protocol's layout."""
     time: str | None = None
     """When it was given, as ISO 8601 in UTC: ``2026-11-20T10:00:00Z``."""
+    columns: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """The user's own columns of the row it was read from; no model is shown them."""
 
     @property
     def incomplete(self) -> MissingAnswerReason | None:

@@ -6,7 +6,7 @@ label never counts as false.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from eclose.values.response import ResponseSource
@@ -33,8 +33,27 @@ class FailureClass(StrEnum):
     """Not closed, and alignment was not judged: the first broken link is unknown."""
 
 
+class FailureKind(StrEnum):
+    """What to mend of an unreliable response: the first of these that applies."""
+
+    RETRIEVAL = "retrieval"
+    """The passages do not settle the question."""
+    ABSTAINED = "abstained"
+    """The answer is an abstention, although the passages settle the question."""
+    UNSOUND = "unsound"
+    """A step does not hold."""
+    PATH = "path"
+    """Path deviation."""
+    INCOMPLETE = "incomplete"
+    """Incomplete reasoning."""
+    DECOUPLING = "decoupling"
+    """Answer decoupling."""
+    CLOSURE = "closure"
+    """The trace does not establish the answer, and the labels do not tell which link broke first."""
+
+
 class TraceGroup(StrEnum):
-    """The three disjoint groups of responses.
+    """The disjoint groups of responses: the three of the paper, and abstentions.
 
     Examples:
         >>> Verdict(locally_sound=True, aligned=True, closed=False).trace_group.value
@@ -47,6 +66,26 @@ class TraceGroup(StrEnum):
     """Locally sound but globally insufficient."""
     LOCALLY_UNSOUND = "locally_unsound"
     """At least one substantive step is unsound."""
+    ABSTAINED = "abstained"
+    """No step is known to be unsound, and the response says that it found no answer."""
+
+
+class AbstentionOutcome(StrEnum):
+    """Whether a response was right to say that it found no answer, by the judge's label on the evidence."""
+
+    RIGHT = "right"
+    """The passages do not settle the question."""
+    WRONG = "wrong"
+    """The passages settle the question."""
+    UNKNOWN = "unknown"
+    """Whether they do was not judged."""
+
+    @classmethod
+    def of(cls, evidence_sufficient: Label) -> AbstentionOutcome:
+        """Return the outcome of an abstention."""
+        if evidence_sufficient is None:
+            return cls.UNKNOWN
+        return cls.WRONG if evidence_sufficient else cls.RIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +105,8 @@ class Verdict:
     closed: Label = None
     complete: Label = None
     correct: Label = None
+    abstained: bool = field(default=False, repr=False, kw_only=True)
+    """Whether the response says that it found no answer. It is then neither reliable nor in the gap."""
 
     @property
     def globally_sufficient(self) -> Label:
@@ -75,17 +116,17 @@ class Verdict:
     @property
     def reliable(self) -> Label:
         """Whether the response is locally sound and globally sufficient; the mean over responses is TRR."""
-        return three_valued_and((self.locally_sound, self.globally_sufficient))
+        return three_valued_and((self.locally_sound, self.globally_sufficient, not self.abstained))
 
     @property
     def in_gap(self) -> Label:
         """Whether the response is locally sound but globally insufficient."""
-        return three_valued_and((self.locally_sound, three_valued_not(self.globally_sufficient)))
+        return three_valued_and((self.locally_sound, three_valued_not(self.globally_sufficient), not self.abstained))
 
     @property
     def failure_class(self) -> FailureClass | None:
-        """The first broken link; None unless the response is known to be globally insufficient."""
-        if self.globally_sufficient is not False:
+        """The first broken link; None unless the response answers and is known to be globally insufficient."""
+        if self.abstained or self.globally_sufficient is not False:
             return None
         # The order of appendix A.3.2: A = 0 before K = 0 before K = 1.
         if self.aligned is None:
@@ -101,6 +142,8 @@ class Verdict:
         """The group of the response; None where the labels do not decide it."""
         if self.locally_sound is False:
             return TraceGroup.LOCALLY_UNSOUND
+        if self.abstained:
+            return TraceGroup.ABSTAINED
         if self.reliable:
             return TraceGroup.RELIABLE
         return TraceGroup.GAP if self.in_gap else None

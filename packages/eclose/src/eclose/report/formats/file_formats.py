@@ -14,3 +14,12 @@ class ReportFormat(StrEnum):
     JUNIT = "junit"
     LATEX = "latex"
     FIGURES = "figures"
+
+
+class FailureFormat(StrEnum):
+    """A kind of file of the list of failures."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+    MARKDOWN = "markdown"

@@ -129,7 +129,9 @@ def _index(responses: Sequence[explorer.ResponseFacts], scores: Sequence[ScoreCo
     )
     judges, judge = _number_names(case.judgment.judge for case in cases)
     # Columns hold numbers, the names are stored once.
-    outcomes = list(explorer.OUTCOME_WORDS)
+    # Abstentions come last, and a page without any does not name them.
+    unused = {"abstained"}.difference(facts.outcome for facts in responses)
+    outcomes = [outcome for outcome in explorer.OUTCOME_WORDS if outcome not in unused]
     entries = build_score_entries(scores, [case.response.id for case in cases])
     unscored = build_unscored_facet(entries)
     return {
@@ -150,7 +152,7 @@ def _index(responses: Sequence[explorer.ResponseFacts], scores: Sequence[ScoreCo
         "scores": entries,
         # From here on what does not depend on the responses.
         "chunks": {"details": RESPONSES_PER_CHUNK, "evidence": EVIDENCE_PER_CHUNK},
-        "outcomes": list(explorer.OUTCOME_WORDS.items()),
+        "outcomes": [(outcome, explorer.OUTCOME_WORDS[outcome]) for outcome in outcomes],
         "criteria": _criteria(),
         "codes": {code.value: name for code, (name, _) in CODE_WORDS.items()},
     }

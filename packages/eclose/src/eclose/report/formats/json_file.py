@@ -89,6 +89,8 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
         "correct_but_insufficient": diagnosis.correct_but_insufficient,
         "incorrect_but_sufficient": diagnosis.incorrect_but_sufficient,
         "inconsistent": diagnosis.inconsistent,
+        **({"requested": to_plain(diagnosis.requested)} if diagnosis.requested else {}),
+        **({"abstentions": to_plain(diagnosis.abstentions)} if diagnosis.abstentions else {}),
         "unjudged": to_plain(diagnosis.unjudged),
         "flips": {name: _flips(counts) for name, counts in diagnosis.flips.items()},
         "same_family": [{"judge": judge, "model": model} for judge, model in diagnosis.same_family_pairs],
