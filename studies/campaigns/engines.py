@@ -38,6 +38,7 @@ from pyarrow import dataset, parquet
 
 import eclose
 from eclose.calls.ledger.ledger import Ledger, RunAccount
+from eclose.errors import RecordError, UserError
 from eclose_world.make.instances import make_world_items
 from eclose_world.roles.request_handlers import build_world_handlers
 from eclose_world.server.app import ModelServerThread
@@ -150,7 +151,10 @@ def check_labels(folder: Path, rows: list[dict[str, Any]]) -> list[str]:
     problems = [] if written == [{name: row[name] for name in written[0]} for row in rows] else ["other rows came back"]
     if not all(table["reliable"].to_pylist()):
         problems.append("a label is not that of the exact judge")
-    results = eclose.diagnose(labels)
+    try:
+        results = eclose.diagnose(labels)
+    except (RecordError, UserError) as error:
+        return [*problems, f"diagnose: {error}"]
     if (len(results), results.rates["TRR"].value) != (len(rows), 1):
         problems.append(f"diagnosed as {len(results)} responses with TRR {results.rates['TRR']}")
     return problems

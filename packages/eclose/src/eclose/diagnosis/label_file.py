@@ -301,15 +301,15 @@ class _LabelFile:
                 raise UserError(f"{self.name}: holds no Parquet file.")
             # Spark and Hive write a column that they divide rows by into names of folders: `model=ours/part.parquet`.
             in_path = self._arrow.schema(_list_path_columns(path.removeprefix(folder) for path in paths))
-            place: dict[str, Any] = {"format": "parquet", "filesystem": filesystem, "partition_base_dir": folder}
-            place["partitioning"] = dataset.partitioning(in_path, flavor="hive")
-            self._fragments = list(dataset.dataset(paths, in_path, **place).get_fragments())
+            options: dict[str, Any] = {"format": "parquet", "filesystem": filesystem, "partition_base_dir": folder}
+            options["partitioning"] = dataset.partitioning(in_path, flavor="hive")
+            self._fragments = list(dataset.dataset(paths, in_path, **options).get_fragments())
             schemas = [fragment.physical_schema for fragment in self._fragments]
             self._requested = tuple(dict.fromkeys(name for each in schemas for name in _list_requested(each.names)))
             labels = label_schema(self._requested)
             self._read = [name for name in labels.names if name not in DERIVED_COLUMNS]
             schema = self._arrow.schema([labels.field(name) for name in self._read])
-            self._dataset = dataset.dataset(paths, schema, **place)
+            self._dataset = dataset.dataset(paths, schema, **options)
             own = self._find_own_columns([*schemas, in_path], labels.names)
             self._own, self._schema = own.names, self._arrow.unify_schemas([schema, own])
             self._groups = [group for fragment in self._fragments for group in fragment.split_by_row_group()]
