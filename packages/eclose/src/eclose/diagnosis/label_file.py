@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -322,9 +322,21 @@ class _LabelFile:
 
     def _find_own_columns(self, schemas: Sequence[Any], known: Sequence[str]) -> Any:
         """Return the user's own columns of files, as a schema."""
-        other = [self._arrow.schema([field for field in schema if field.name not in known]) for schema in schemas]
-        # One file may hold whole numbers where another holds others.
-        return self._arrow.unify_schemas([self._arrow.schema([]), *other], promote_options="permissive")
+        found: dict[str, list[Any]] = {}
+        for field in chain.from_iterable(schemas):
+            if field.name not in known:
+                found.setdefault(field.name, []).append(self._arrow.schema([field]))
+        return self._arrow.schema([self._merge_column(name, parts) for name, parts in found.items()])
+
+    def _merge_column(self, name: str, parts: Sequence[Any]) -> Any:
+        """Return a column of several files as one field: texts where one file holds numbers and another texts."""
+        try:
+            # One file may hold whole numbers where another holds others.
+            return self._arrow.unify_schemas(parts, promote_options="permissive").field(0)
+        except self._arrow.ArrowException as error:
+            if any(self._arrow.types.is_nested(part.field(0).type) for part in parts):
+                raise UserError(f"{self.name}: column {name} holds lists in one file and not in another.") from error
+            return self._arrow.field(name, self._arrow.string())
 
     def _check_columns(self, schema: Any, in_path: Sequence[str]) -> None:
         if repeated := [name for name in schema.names if schema.names.count(name) > 1]:
