@@ -38,6 +38,7 @@ from pyarrow import dataset, parquet
 
 import eclose
 from eclose.calls.ledger.ledger import Ledger, RunAccount
+from eclose.errors import RecordError, UserError
 from eclose_world.make.instances import make_world_items
 from eclose_world.roles.request_handlers import build_world_handlers
 from eclose_world.server.app import ModelServerThread
@@ -61,6 +62,8 @@ ENGINES = {
 MINUTES = 20
 """How long the lines of an engine may take."""
 ROWS = 60
+IN_FLIGHT = 8
+"""Calls in flight in all workers of the job whose worker is killed."""
 RUN = "july"
 """Name of the run on the guide."""
 _MODEL = '"openai/gpt-5-mini", budget=50'
@@ -150,7 +153,10 @@ def check_labels(folder: Path, rows: list[dict[str, Any]]) -> list[str]:
     problems = [] if written == [{name: row[name] for name in written[0]} for row in rows] else ["other rows came back"]
     if not all(table["reliable"].to_pylist()):
         problems.append("a label is not that of the exact judge")
-    results = eclose.diagnose(labels)
+    try:
+        results = eclose.diagnose(labels)
+    except (RecordError, UserError) as error:
+        return [*problems, f"diagnose: {error}"]
     if (len(results), results.rates["TRR"].value) != (len(rows), 1):
         problems.append(f"diagnosed as {len(results)} responses with TRR {results.rates['TRR']}")
     return problems
@@ -196,13 +202,12 @@ def kill_spark_worker(python: Path, server: Server, count: int) -> list[str]:
     prices.write_text(json.dumps({"world": {"input": 1.0, "output": 1.0}}))
     ledger = server.fresh_database()
     with ModelServerThread(build_world_handlers(), ServerBehaviour(latency=0.3)) as model:
-        calls = f"concurrency=8, prices={str(prices)!r}"
+        calls = f"concurrency={IN_FLIGHT}, prices={str(prices)!r}"
         process = start(python, folder, point_at(read_code("pyspark"), model.base_url, ledger, calls))
         while process.poll() is None and model.bill(keys=False)["totals"]["paid"] < 1.5 * count:
             time.sleep(0.05)
         # The first of these forks the others, one for each task at once.
         workers = find_workers(process, "pyspark.daemon")[1:]
-        in_flight = model.bill(keys=False)["in_flight"]
         if workers:
             workers[0].send_signal(signal.SIGKILL)
         problems = wait(process, folder) or check_labels(folder, rows)
@@ -211,13 +216,13 @@ def kill_spark_worker(python: Path, server: Server, count: int) -> list[str]:
     again = count_repeated(bill)
     billed = bill["totals"]["prompt_tokens"] + bill["totals"]["completion_tokens"]
     print(
-        f"PySpark, one of {len(workers)} workers killed with {in_flight} calls in flight: {count} rows, "
+        f"PySpark, one of {len(workers)} workers killed, with {IN_FLIGHT} calls in flight in all: {count} rows, "
         f"{len(bill['requests']):,} requests, {again} sent again, {orphans} of them broken off in the ledger; "
         f"account {account.spent:,} + {account.assumed:,}, bill {billed:,}",
         flush=True,
     )
     problems += [] if workers else ["no worker was there to be killed"]
-    problems += [f"{again} calls were sent again, {in_flight} were in flight"] if not 0 < again <= in_flight else []
+    problems += [f"{again} calls were sent again, more than were in flight"] if again > IN_FLIGHT else []
     problems += [f"{orphans} calls broke off, {again} were sent again"] if orphans != again else []
     if (account.spent + account.assumed, account.reserved) != (billed, 0):
         problems.append(f"the account is {account}, the bill {billed}")

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
@@ -95,6 +96,38 @@ def test_batch_returns_the_type_of_the_table(server, make_table):
     else:
         assert labelled.to_pylist() == expected
         assert labelled.schema.equals(judge.schema(make_table(rows).schema))
+
+
+def test_batch_of_pandas_has_the_types_of_labels_where_a_column_holds_no_value(server):
+    rows = [{**row, "created_at": time} for row, time in zip(make_rows(2), (None, "2026-11-20T10:00:00Z"), strict=True)]
+    with eclose.Judge(server.base_url, calls=FREE) as judge:
+        frame = judge.batch(pandas.DataFrame(rows))
+        unread = judge.batch(pandas.DataFrame([{**rows[0], "response": None}]))
+    assert frame["failure"].isna().all()
+    assert frame["answered_at"].to_list() == [pandas.NaT, pandas.Timestamp("2026-11-20T10:00:00Z")]
+    for labelled in (frame, unread):
+        types = {field.name: field.type for field in pa.Schema.from_pandas(labelled)}
+        for field in label_schema():
+            if not pa.types.is_nested(field.type):
+                text = pa.types.is_large_string(types[field.name]) and pa.types.is_string(field.type)
+                assert text or types[field.name] == field.type, field.name
+
+
+@pytest.mark.parametrize("time", ["2026-11-20T10:00:00Z", datetime(2026, 11, 20, 10, tzinfo=UTC), 1795168800])
+def test_batch_keeps_the_time_of_a_response(server, time):
+    table = pa.table({name: [value] for name, value in {**make_rows(1)[0], "created_at": time}.items()})
+    with eclose.Judge(server.base_url, calls=FREE) as judge:
+        (row,) = judge.batch(table).to_pylist()
+    assert row["answered_at"] == datetime(2026, 11, 20, 10, tzinfo=UTC)
+    assert '"time":"2026-11-20T10:00:00Z"' in row["response_record"]
+
+
+def test_batch_of_polars_returns_polars(server):
+    polars = pytest.importorskip("polars")
+    with eclose.Judge(server.base_url, calls=FREE) as judge:
+        labelled = judge.batch(polars.DataFrame(make_rows(2)))
+        assert labelled.schema["answered_at"] == polars.Datetime("us", "UTC")
+        assert labelled.to_dicts() == judge.batch(make_rows(2))
 
 
 def test_batch_keeps_an_index_that_repeats(server):

@@ -146,7 +146,8 @@ def test_a_pattern_of_no_file_is_refused_and_a_name_with_brackets_is_no_pattern(
 
 def test_columns_in_the_names_of_folders_are_read(labels, tmp_path):
     whole = parquet.read_table(labels)
-    options = {"partitioning": ["model", "aligned"], "partitioning_flavor": "hive", "format": "parquet"}
+    whole = whole.append_column("day", arrow.array(["2026-11-20", "2026-11-21"] * len(whole))[: len(whole)])
+    options = {"partitioning": ["model", "day", "aligned"], "partitioning_flavor": "hive", "format": "parquet"}
     # A name above the table says nothing about its rows.
     folder = tmp_path / "benchmark=none" / "labels"
     arrow_dataset.write_dataset(whole, folder, **options)
@@ -154,9 +155,8 @@ def test_columns_in_the_names_of_folders_are_read(labels, tmp_path):
     assert is_label_file(folder)
     counted, expected = count_runs([folder]), count_runs([labels])
     assert sorted(list_rows(counted)) == sorted(list_rows(expected))
-    assert {case.response.id: case.instance for case in counted.case_set.cases} == {
-        case.response.id: case.instance for case in expected.case_set.cases
-    }
+    days = {case.response.id: case.response.columns["day"] for case in counted.case_set.cases}
+    assert days == dict(zip(whole["response_id"].to_pylist(), whole["day"].to_pylist(), strict=True))
 
 
 def list_rows(counted):
@@ -164,6 +164,41 @@ def list_rows(counted):
     models = [labels.models[code] if code >= 0 else "" for code in labels.model]
     keys = [labels.questions[number] for number in labels.question]
     return list(zip(labels.ids.tolist(), labels.verdict.tolist(), models, map(str, keys), strict=True))
+
+
+TEXTS = arrow.array(["1"])
+
+
+@pytest.mark.parametrize(
+    "first,second,values",
+    [
+        (TEXTS.dictionary_encode(), TEXTS, {"1"}),
+        (TEXTS, TEXTS.cast(arrow.large_string()), {"1"}),
+        (arrow.array([1]), TEXTS, {"1"}),
+        (arrow.nulls(1), TEXTS, {"1"}),
+        (arrow.array([1]), arrow.array([1.5]), {1, 1.5}),
+        (arrow.array([date(2026, 11, 20)]), TEXTS, {"2026-11-20", "1"}),
+    ],
+    ids=["categories", "long-texts", "numbers-and-texts", "nothing-and-texts", "numbers", "days-and-texts"],
+)
+def test_an_own_column_has_another_type_in_another_file(labels, tmp_path, first, second, values):
+    whole = parquet.read_table(labels)
+    for number, value in enumerate((first, second)):
+        part = whole.slice(17 * number, 17)
+        own = arrow.chunked_array([value] * len(part))
+        parquet.write_table(part.append_column("own", own), tmp_path / f"part-{number}.parquet")
+    counted = count_runs([tmp_path])
+    read = {case.response.columns["own"] for case in counted.case_set.cases if "own" in case.response.columns}
+    assert read == values
+
+
+def test_an_own_column_of_lists_and_texts_is_refused(labels, tmp_path):
+    whole = parquet.read_table(labels)
+    for number, value in enumerate((TEXTS, arrow.array([["1"]]))):
+        part = whole.slice(number, 1).append_column("own", value)
+        parquet.write_table(part, tmp_path / f"part-{number}.parquet")
+    with pytest.raises(UserError, match="column own holds lists in one file and not in another"):
+        count_runs([tmp_path])
 
 
 @pytest.mark.parametrize("trace", ["_delta_log/00000.json", "metadata/v1.metadata.json", ".hoodie/hoodie.properties"])

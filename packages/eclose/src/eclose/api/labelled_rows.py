@@ -35,6 +35,15 @@ if TYPE_CHECKING:
     from eclose.readers.import_settings import ImportSettings
 
 _FLAGS = (*FLAG_COLUMNS, "reliable", "in_gap")
+_LISTS = ("step_failures", "votes")
+_PANDAS_TYPES = {
+    **dict.fromkeys(_FLAGS, "boolean"),
+    **dict.fromkeys(("question_hash", "passages_hash", "source_hash"), "int64"),
+    "first_unsound_step": "Int32",
+    "cost": "Float64",
+    "answered_at": "datetime64[us, UTC]",
+}
+"""Types of columns in a data frame of pandas; all others but lists are texts."""
 UNREAD_ROW = "the row was not read"
 """Reason of every label of a row that holds no response that can be read."""
 _OWN_NAMES = ("model", "benchmark")
@@ -218,4 +227,5 @@ def _add_to_pandas(rows: Any, labels: Sequence[Mapping[str, Any]], *, records: b
     columns = _list_new_columns(list(rows.columns), _LABELS, records=records)
     # By position and not by index, which may repeat.
     frame = rows.assign(**{name: [row.get(name) for row in labels] for name in columns})
-    return frame.astype({name: "boolean" for name in _FLAGS if name in columns})
+    # A column without a value would have no type, in Parquet neither, and differ from that of another file.
+    return frame.astype({name: _PANDAS_TYPES.get(name, "string") for name in columns if name not in _LISTS})

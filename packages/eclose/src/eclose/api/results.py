@@ -232,7 +232,7 @@ def diagnose(
 
     Args:
         runs: Folder of a judged run, or several that are diagnosed together; also tables of their labels
-            (``write_labels``), which may be in object storage.
+            (``write_labels``), by file, folder or pattern, on disk or in object storage.
         against: Folder of another judged run to compare with, question by question.
         validation: File that ``eclose judge validate`` wrote; the one in the folder of a single run by default.
         title: Title of the report.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -64,7 +64,7 @@ from eclose.values.response import Response, ResponseSource, Trace
 from eclose.values.times import normalize_time, to_datetime, to_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eclose.readers.readings import ReadingKey
     from eclose.stats.arrays import Codes, Floats, Indices
@@ -297,44 +297,51 @@ class _LabelFile:
         self.name = get_remote_url(run) or str(run)
         try:
             filesystem, folder, paths = find_parquet_files(run)
-            simple = [field for field in label_schema() if not self._arrow.types.is_nested(field.type)]
-            options = {
-                "format": "parquet",
-                "filesystem": filesystem,
-                # Spark writes a column that it divides rows by into the names of folders: `model=ours/part.parquet`.
-                "partitioning": dataset.partitioning(self._arrow.schema(simple), flavor="hive"),
-                "partition_base_dir": folder,
-            }
-            self._fragments = list(dataset.dataset(paths, label_schema(), **options).get_fragments())
+            if not paths:
+                raise UserError(f"{self.name}: holds no Parquet file.")
+            # Spark and Hive write a column that they divide rows by into names of folders: `model=ours/part.parquet`.
+            in_path = self._arrow.schema(_list_path_columns(path.removeprefix(folder) for path in paths))
+            options: dict[str, Any] = {"format": "parquet", "filesystem": filesystem, "partition_base_dir": folder}
+            options["partitioning"] = dataset.partitioning(in_path, flavor="hive")
+            self._fragments = list(dataset.dataset(paths, in_path, **options).get_fragments())
             schemas = [fragment.physical_schema for fragment in self._fragments]
             self._requested = tuple(dict.fromkeys(name for each in schemas for name in _list_requested(each.names)))
             labels = label_schema(self._requested)
             self._read = [name for name in labels.names if name not in DERIVED_COLUMNS]
             schema = self._arrow.schema([labels.field(name) for name in self._read])
             self._dataset = dataset.dataset(paths, schema, **options)
-            own = self._find_own_columns(schemas, labels.names)
+            own = self._find_own_columns([*schemas, in_path], labels.names)
             self._own, self._schema = own.names, self._arrow.unify_schemas([schema, own])
             self._groups = [group for fragment in self._fragments for group in fragment.split_by_row_group()]
         except (OSError, self._arrow.ArrowException) as error:
             raise UserError(f"{self.name}: holds no table of labels that can be read ({error}).") from error
-        if not paths:
-            raise UserError(f"{self.name}: holds no Parquet file.")
-        for fragment, schema in zip(self._fragments, schemas, strict=True):
-            self._check_columns(schema, dataset.get_partition_keys(fragment.partition_expression))
+        for schema in schemas:
+            self._check_columns(schema, in_path.names)
         sizes = [group.row_groups[0].num_rows for group in self._groups]
         self._starts = np.cumsum([0, *sizes])
 
     def _find_own_columns(self, schemas: Sequence[Any], known: Sequence[str]) -> Any:
         """Return the user's own columns of files, as a schema."""
-        other = [self._arrow.schema([field for field in schema if field.name not in known]) for schema in schemas]
-        # One file may hold whole numbers where another holds others.
-        return self._arrow.unify_schemas([self._arrow.schema([]), *other], promote_options="permissive")
+        found: dict[str, list[Any]] = {}
+        for field in chain.from_iterable(schemas):
+            if field.name not in known:
+                found.setdefault(field.name, []).append(self._arrow.schema([field]))
+        return self._arrow.schema([self._merge_column(name, parts) for name, parts in found.items()])
 
-    def _check_columns(self, schema: Any, in_path: Mapping[str, Any]) -> None:
-        names = [*schema.names, *in_path]
-        if repeated := [name for name in self._read if names.count(name) > 1]:
+    def _merge_column(self, name: str, parts: Sequence[Any]) -> Any:
+        """Return a column of several files as one field: texts where one file holds numbers and another texts."""
+        try:
+            # One file may hold whole numbers where another holds others.
+            return self._arrow.unify_schemas(parts, promote_options="permissive").field(0)
+        except self._arrow.ArrowException as error:
+            if any(self._arrow.types.is_nested(part.field(0).type) for part in parts):
+                raise UserError(f"{self.name}: column {name} holds lists in one file and not in another.") from error
+            return self._arrow.field(name, self._arrow.string())
+
+    def _check_columns(self, schema: Any, in_path: Sequence[str]) -> None:
+        if repeated := [name for name in schema.names if schema.names.count(name) > 1]:
             raise UserError(f"{self.name}: has two columns {repeated[0]}. Rename one of them.")
-        if missing := [name for name in REQUIRED_COLUMNS if name not in names]:
+        if missing := [name for name in REQUIRED_COLUMNS if name not in (*schema.names, *in_path)]:
             raise UserError(
                 f"{self.name}: has no column {missing[0]}, so it is no table of labels as `eclose data labels RUN` "
                 f"writes it. If it holds responses, judge them first: eclose judge {self.name} --judge MODEL --out RUN."
@@ -419,6 +426,17 @@ class _LabelFile:
             yield from table.take([row for _, row in places]).to_pylist()
             # Arrow keeps what it has freed; texts of several row groups would stay in memory.
             self._arrow.default_memory_pool().release_unused()
+
+
+def _list_path_columns(paths: Iterable[str]) -> list[Any]:
+    """Return the columns whose values are in paths, as fields; the user's own are texts."""
+    arrow, _ = import_pyarrow()
+    names = [part.partition("=")[0] for path in paths for part in path.split("/")[:-1] if "=" in part]
+    labels = label_schema()
+    return [
+        labels.field(name) if name in labels.names else arrow.field(name, arrow.string())
+        for name in dict.fromkeys(names)
+    ]
 
 
 def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:

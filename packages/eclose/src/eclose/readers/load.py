@@ -298,6 +298,7 @@ def convert_row(row: JsonObject, settings: ImportSettings) -> ConvertedRecord:
     if settings.format.trace_dialect is not None:
         raise RecordError("is a span of a trace, and a response has several. Judge the file of spans: eclose judge")
     converted = _add_names(_get_record_converter(None, settings, instance_only=False)(row), settings)
+    converted = _add_time(converted, row, settings)
     check_core_rules(converted.instance)
     if converted.response is not None:
         check_core_rules(converted.response)
