@@ -26,6 +26,7 @@ from eclose.errors import RecordError, SettingError, UserError
 from eclose_world.make.instances import make_world_items
 from eclose_world.roles.request_handlers import build_world_handlers
 from eclose_world.server.app import ModelServerThread
+from eclose_world.server.chat_requests import ScriptedReply
 from eclose_world.server.faults import ServerBehaviour, ServerFault
 from tests.calls.ledger.postgres import fresh_database
 
@@ -167,6 +168,28 @@ def test_own_model_and_dataset_stay(server):
     rows = [{**row, "model": "ours", "benchmark": "tickets"} for row in make_rows(2)]
     with eclose.Judge(server.base_url, calls=FREE) as judge:
         assert {(row["model"], row["benchmark"]) for row in judge.batch(rows)} == {("ours", "tickets")}
+
+
+def test_what_the_judge_gives_on_request_has_columns():
+    settings = eclose.JudgeSettings(
+        passages=True, criteria=(eclose.OwnCriterion("tone", question="Is the answer polite?"),)
+    )
+    added = ["criterion_tone", "criterion_tone_unjudged", "context_precision", "passages_unjudged", "context_recall"]
+    rows, replies = make_rows(2), build_world_handlers()
+    used = {str(number): {"reason": "It helps.", "verdict": "needed"} for number in range(len(rows[0]["contexts"]))}
+    replies.register("judge_own", lambda _request: ScriptedReply({"reason": "It is.", "verdict": "yes"}))
+    replies.register("judge_passages", lambda _request: ScriptedReply({"passages": used, "claims": []}))
+    with (
+        ModelServerThread(replies) as server,
+        eclose.Judge(server.base_url, calls=FREE, settings=settings, records=False) as judge,
+    ):
+        table = pa.Table.from_pylist(rows)
+        dicts, labelled, frame = judge.batch(rows), judge.batch(table), judge.batch(pandas.DataFrame(rows))
+    assert list(dicts[0])[-5:] == labelled.schema.names[-5:] == list(frame.columns)[-5:] == added
+    assert (dicts[0]["criterion_tone"], dicts[0]["context_precision"]) == (True, 1.0)
+    assert labelled.to_pylist() == dicts
+    assert frame["criterion_tone"].dtype == "boolean"
+    assert judge.schema(table.schema) == labelled.schema
 
 
 def test_records_are_left_out_where_they_are_not_wanted(server):

@@ -179,9 +179,9 @@ class Judge:
 
     def schema(self, rows: pa.Schema | None = None) -> pa.Schema:
         """Return the columns that ``batch`` returns for rows with these columns, as a schema of Arrow."""
-        from eclose.api.labelled_rows import extend_schema  # noqa: PLC0415 - pyarrow is an extra
+        from eclose.api.labelled_rows import LabelColumns  # noqa: PLC0415 - loads the columns of labels
 
-        return extend_schema(rows, records=self._records)
+        return LabelColumns.of(self._settings, records=self._records).extend(rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what makes the same judge in another process, where calls of one process share it."""
@@ -228,12 +228,11 @@ class Judge:
         return await judge_response(instance, response, model, self._settings)
 
     async def _label(self, rows: Any, progress: ProgressOption) -> Any:
-        from eclose.api.labelled_rows import RowLabeller  # noqa: PLC0415 - loads the columns of labels
+        from eclose.api.labelled_rows import LabelColumns, RowLabeller  # noqa: PLC0415 - loads the columns of labels
 
         connection, price = await self._open().connection()
-        labeller = RowLabeller(
-            connection, price, settings=self._settings, imported=self._imported, records=self._records
-        )
+        columns = LabelColumns.of(self._settings, records=self._records)
+        labeller = RowLabeller(connection, price, settings=self._settings, imported=self._imported, columns=columns)
         return await labeller.label(rows, workers=self._calls.workers, progress=progress)
 
 
@@ -297,6 +296,8 @@ class _OpenJudge:
     async def _run_while_open(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine; where the connection ends before it, cancel it and raise why."""
         keeper, task = asyncio.wrap_future(self._keeper), asyncio.ensure_future(coroutine)
+        # Its error is raised where the coroutine needs the connection; here it is only told apart from an end.
+        keeper.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         try:
             await asyncio.wait((keeper, task), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():

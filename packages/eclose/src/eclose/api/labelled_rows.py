@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from eclose.calls.http.failures import CallFailure
 from eclose.calls.model import CallContext
 from eclose.calls.prices import MILLION
 from eclose.calls.progress_line import show_run_progress
 from eclose.calls.record_loop import RunProgress
-from eclose.diagnosis.label_file import FLAG_COLUMNS, RECORD_COLUMNS, describe_labels, label_schema
+from eclose.diagnosis.label_file import (
+    FLAG_COLUMNS,
+    RECORD_COLUMNS,
+    describe_labels,
+    label_schema,
+    name_requested_reason,
+)
+from eclose.diagnosis.label_table import CONTEXT_COLUMNS, OWN_PREFIX
 from eclose.errors import RecordError, SettingError
 from eclose.files.tables import iterate_table_rows, make_plain, read_row_columns
 from eclose.judging.judge_response import judge_response
@@ -23,7 +31,7 @@ from eclose.values.judgment import Criterion, Judgment
 from eclose.values.response import Response, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -40,7 +48,7 @@ _PANDAS_TYPES = {
     **dict.fromkeys(_FLAGS, "boolean"),
     **dict.fromkeys(("question_hash", "passages_hash", "source_hash"), "int64"),
     "first_unsound_step": "Int32",
-    "cost": "Float64",
+    **dict.fromkeys(("cost", *CONTEXT_COLUMNS), "Float64"),
     "answered_at": "datetime64[us, UTC]",
 }
 """Types of columns in a data frame of pandas; all others but lists are texts."""
@@ -62,23 +70,66 @@ def read_row(columns: Mapping[str, Any], imported: ImportSettings) -> tuple[Inst
     return converted.instance, converted.response
 
 
-def extend_schema(rows: pa.Schema | None, *, records: bool) -> pa.Schema:
-    """Return the columns of rows with those of their labels behind them."""
-    import pyarrow as pa  # noqa: PLC0415 - an extra
+@dataclass(frozen=True, slots=True)
+class LabelColumns:
+    """The columns that rows get with their labels."""
 
-    labels = label_schema()
-    new = _list_new_columns([] if rows is None else rows.names, labels.names, records=records)
-    return pa.schema([*(rows or ()), *(labels.field(name) for name in new)])
+    records: bool
+    """Whether to add question, response and judgment as JSON."""
+    requested: tuple[str, ...]
+    """Columns of what the judge gives on request."""
 
+    @classmethod
+    def of(cls, settings: JudgeSettings, *, records: bool) -> Self:
+        """Return the columns of a judge with these settings."""
+        criteria = tuple(f"{OWN_PREFIX}{criterion.name}" for criterion in settings.criteria)
+        return cls(records, criteria + (CONTEXT_COLUMNS if settings.passages else ()))
 
-def _list_new_columns(own: Collection[str], labels: Iterable[str], *, records: bool) -> list[str]:
-    """Return the columns of labels that rows with these columns of their own get."""
-    new = [name for name in labels if records or name not in RECORD_COLUMNS]
-    if conflicts := [name for name in new if name in own and name not in _OWN_NAMES]:
-        raise SettingError(
-            f"the rows have a column {conflicts[0]}, to which a label is written. Rename it before judging."
-        )
-    return [name for name in new if name not in own]
+    def list_new(self, own: Collection[str]) -> list[str]:
+        """Return the columns that rows with these columns of their own get.
+
+        Raises:
+            SettingError: One of their own has the name of a label.
+        """
+        requested = (name for each in self.requested for name in (each, name_requested_reason(each)))
+        names = dict.fromkeys((*_LABELS, *requested, *(RECORD_COLUMNS if self.records else ())))
+        if conflicts := [name for name in names if name in own and name not in _OWN_NAMES]:
+            raise SettingError(
+                f"the rows have a column {conflicts[0]}, to which a label is written. Rename it before judging."
+            )
+        return [name for name in names if name not in own]
+
+    def extend(self, rows: pa.Schema | None) -> pa.Schema:
+        """Return the columns of rows with those of their labels behind them, as a schema of Arrow."""
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+
+        fields, new = label_schema(self.requested), self.list_new([] if rows is None else rows.names)
+        return pa.schema([*(rows or ()), *(fields.field(name) for name in new)])
+
+    def add(self, rows: Any, items: Sequence[Mapping[str, Any]], labels: Sequence[Mapping[str, Any]]) -> Any:
+        """Return rows in their own type, with the labels of each behind its own columns.
+
+        Args:
+            rows: The table, or an iterable of rows.
+            items: The columns of each row.
+            labels: The labels of each row.
+        """
+        if hasattr(rows, "to_pylist") and hasattr(rows, "schema"):  # PyArrow
+            schema = self.extend(rows.schema)
+            arrays = _to_arrays(labels, schema, len(rows.schema))
+            return type(rows).from_arrays([*rows.columns, *arrays], schema=schema)
+        if hasattr(rows, "iter_rows"):  # Polars
+            import pyarrow as pa  # noqa: PLC0415 - an extra
+
+            fields = label_schema(self.requested)
+            schema = pa.schema([fields.field(name) for name in self.list_new(rows.columns)])
+            return rows.hstack(type(rows)(pa.Table.from_arrays(_to_arrays(labels, schema, 0), schema=schema)))
+        if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # pandas
+            return _add_to_pandas(rows, labels, self.list_new(list(rows.columns)))
+        return [
+            {**row, **{name: each.get(name) for name in self.list_new(row)}}
+            for row, each in zip(items, labels, strict=True)
+        ]
 
 
 class RowLabeller:
@@ -91,19 +142,19 @@ class RowLabeller:
         *,
         settings: JudgeSettings,
         imported: ImportSettings,
-        records: bool,
+        columns: LabelColumns,
     ) -> None:
         self._connection = connection
         self._price = price
         self._settings = settings
         self._imported = imported
-        self._records = records
+        self._columns = columns
 
     async def label(self, rows: Any, *, workers: int, progress: ProgressOption) -> Any:
         """Return the rows in their own type, with the columns of their labels, judging ``workers`` at a time."""
         items = [read_row_columns(row, number) for number, row in enumerate(iterate_table_rows(rows), start=1)]
         # Refused before anything is paid.
-        _list_new_columns({name for row in items for name in row}, _LABELS, records=self._records)
+        self._columns.list_new({name for row in items for name in row})
         labels: list[Mapping[str, Any]] = [{}] * len(items)
         pending = iter(enumerate(items))
         failures: list[Exception] = []
@@ -123,7 +174,7 @@ class RowLabeller:
             await asyncio.gather(*(work() for _ in range(min(workers, len(items)))))
         if failures:
             raise failures[0]
-        return add_columns(rows, items, labels, records=self._records)
+        return self._columns.add(rows, items, labels)
 
     async def _label_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -183,36 +234,10 @@ def _build_unread_case(row: Mapping[str, Any], judge: str, error: RecordError) -
     return JudgedCase(instance, Response(id=id_, instance_id=id_, trace=Trace(()), answer=None), judgment)
 
 
-_LABELS = tuple(describe_labels(_build_unread_case({}, "", RecordError(""))))
+_LABELS = tuple(
+    name for name in describe_labels(_build_unread_case({}, "", RecordError(""))) if name not in RECORD_COLUMNS
+)
 """Columns of labels, also where pyarrow, which has their schema, is not installed."""
-
-
-def add_columns(
-    rows: Any, items: Sequence[Mapping[str, Any]], labels: Sequence[Mapping[str, Any]], *, records: bool
-) -> Any:
-    """Return rows in their own type, with the labels of each behind its own columns.
-
-    Args:
-        rows: The table, or an iterable of rows.
-        items: The columns of each row.
-        labels: The labels of each row.
-        records: Whether to add question, response and judgment as JSON.
-    """
-    if hasattr(rows, "to_pylist") and hasattr(rows, "schema"):  # PyArrow
-        schema = extend_schema(rows.schema, records=records)
-        return type(rows).from_arrays([*rows.columns, *_to_arrays(labels, schema, len(rows.schema))], schema=schema)
-    if hasattr(rows, "iter_rows"):  # Polars
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-
-        columns = _list_new_columns(rows.columns, label_schema().names, records=records)
-        schema = pa.schema([label_schema().field(name) for name in columns])
-        return rows.hstack(type(rows)(pa.Table.from_arrays(_to_arrays(labels, schema, 0), schema=schema)))
-    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # pandas
-        return _add_to_pandas(rows, labels, records=records)
-    return [
-        {**row, **{name: each[name] for name in _list_new_columns(list(row), _LABELS, records=records)}}
-        for row, each in zip(items, labels, strict=True)
-    ]
 
 
 def _to_arrays(labels: Sequence[Mapping[str, Any]], schema: pa.Schema, start: int) -> list[pa.Array]:
@@ -223,9 +248,14 @@ def _to_arrays(labels: Sequence[Mapping[str, Any]], schema: pa.Schema, start: in
     return [pa.array([row.get(field.name) for row in labels], field.type) for field in fields]
 
 
-def _add_to_pandas(rows: Any, labels: Sequence[Mapping[str, Any]], *, records: bool) -> Any:
-    columns = _list_new_columns(list(rows.columns), _LABELS, records=records)
+def _add_to_pandas(rows: Any, labels: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:
     # By position and not by index, which may repeat.
     frame = rows.assign(**{name: [row.get(name) for row in labels] for name in columns})
     # A column without a value would have no type, in Parquet neither, and differ from that of another file.
-    return frame.astype({name: _PANDAS_TYPES.get(name, "string") for name in columns if name not in _LISTS})
+    return frame.astype({name: _find_pandas_type(name) for name in columns if name not in _LISTS})
+
+
+def _find_pandas_type(name: str) -> str:
+    if name.startswith(OWN_PREFIX) and not name.endswith("_unjudged"):
+        return "boolean"
+    return _PANDAS_TYPES.get(name, "string")

@@ -128,13 +128,14 @@ def label_schema(requested: tuple[str, ...] = ()) -> Any:
     columns += [("reliable", flag), ("in_gap", flag), *((name, text) for name in _FAILURE_TEXTS)]
     columns += [("abstention", text), ("cost", number)]
     for name in requested:
-        columns += [(name, number if name in CONTEXT_COLUMNS else flag), (_name_requested_reason(name), text)]
+        columns += [(name, number if name in CONTEXT_COLUMNS else flag), (name_requested_reason(name), text)]
     columns += [(name, text) for name in RECORD_COLUMNS]
     # Precision and recall of passages share their reason.
     return arrow.schema(list(dict(columns).items()))
 
 
-def _name_requested_reason(name: str) -> str:
+def name_requested_reason(name: str) -> str:
+    """Return the column that says why one of what judges give on request is missing."""
     return "passages_unjudged" if name in CONTEXT_COLUMNS else f"{name}_unjudged"
 
 
@@ -265,7 +266,7 @@ def _describe_requested(judgment: Judgment) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name, label in judgment.own.items():
         column = f"{OWN_PREFIX}{name}"
-        row |= {column: label.holds, _name_requested_reason(column): None if label.label else label.reason}
+        row |= {column: label.holds, name_requested_reason(column): None if label.label else label.reason}
     if (passages := judgment.passages) is not None:
         values = (passages.precision, passages.recall, passages.unjudged)
         row |= dict(zip((*CONTEXT_COLUMNS, "passages_unjudged"), values, strict=True))
@@ -495,14 +496,14 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
 def _list_requested(names: Sequence[str]) -> list[str]:
     """Return the columns of what judges gave on request, each of which has one for the reason why it is missing."""
     asked = [name for name in names if name in CONTEXT_COLUMNS or name.startswith(OWN_PREFIX)]
-    return [name for name in asked if _name_requested_reason(name) in names]
+    return [name for name in asked if name_requested_reason(name) in names]
 
 
 def _read_values(columns: Any, name: str) -> Floats:
     """Return a column of what judges gave on request, as ``LabelTable.values`` holds it."""
     column = columns[name].cast("int8") if name.startswith(OWN_PREFIX) else columns[name]
     values = np.array(column.fill_null(int(UNJUDGED))).astype(float)
-    is_asked = columns[name].is_valid().to_numpy() | columns[_name_requested_reason(name)].is_valid().to_numpy()
+    is_asked = columns[name].is_valid().to_numpy() | columns[name_requested_reason(name)].is_valid().to_numpy()
     values[~is_asked] = NOT_ASKED
     return values
 

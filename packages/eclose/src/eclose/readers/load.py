@@ -332,7 +332,8 @@ def _add_time(converted: ConvertedRecord, record: JsonObject, settings: ImportSe
         return converted
     if (time := normalize_time(value)) is None:
         return replace(converted, notes=(*converted.notes, TIME_UNREAD))
-    return replace(converted, response=replace(response, time=time))
+    columns = {name: kept for name, kept in response.columns.items() if name not in conversion.TIME_COLUMNS}
+    return replace(converted, response=replace(response, time=time, columns=columns))
 
 
 def _check_value(path: Path, record: ReadRecord[ConvertedRecord], value: Value, seen_ids: SeenIds) -> ReadRecord[Value]:
