@@ -150,8 +150,8 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
         written = Path(scratch, "labels.parquet")
         own: dict[str, type] = {}
         # A later row may have a column that the earlier ones lack, or a value of another type.
-        while (found := _write_table(written, counted, schema, own)) != own:
-            own = found
+        while (types := _write_table(written, counted, schema, own)) != own:
+            own = types
         if get_remote_url(out) is None:
             written.replace(path)
         else:
@@ -170,8 +170,8 @@ def _write_table(path: Path, counted: LabelledRun, schema: Any, own: Mapping[str
         for start in range(0, len(counted.labels), _GROUP_ROWS):
             cases = counted.source.read_cases(counted.labels.positions[start : start + _GROUP_ROWS])
             rows = [describe_labels(case) for case in cases]
-            known = label_schema().names
-            types = infer_column_types(({name: row[name] for name in row if name not in known} for row in rows), types)
+            names = label_schema().names
+            types = infer_column_types(({name: row[name] for name in row if name not in names} for row in rows), types)
             if types != own:
                 return types
             file.write_rows([row | {name: fit_column_type(row.get(name), own[name]) for name in own} for row in rows])
@@ -265,8 +265,8 @@ class _LabelFile:
 
     def _find_own_columns(self, schemas: Sequence[Any]) -> Any:
         """Return the user's own columns of files, as a schema."""
-        known = label_schema().names
-        other = [self._arrow.schema([field for field in schema if field.name not in known]) for schema in schemas]
+        names = label_schema().names
+        other = [self._arrow.schema([field for field in schema if field.name not in names]) for schema in schemas]
         # One file may hold whole numbers where another holds others.
         return self._arrow.unify_schemas([self._arrow.schema([]), *other], promote_options="permissive")
 

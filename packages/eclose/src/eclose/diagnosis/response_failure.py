@@ -104,12 +104,12 @@ def derive_failure_fields(case: JudgedCase) -> dict[str, Any]:
     judgment, verdict = case.judgment, case.verdict
     step = find_first_unsound_step(judgment)
     link = None if verdict.failure_class is None else BROKEN_LINKS[verdict.failure_class]
-    texts = case.response.trace.texts
+    texts, abstains = case.response.trace.texts, case.abstains
     return {
         "reliable": verdict.reliable,
         "in_gap": verdict.in_gap,
         "failure_class": None if verdict.failure_class is None else str(verdict.failure_class),
-        "failure": describe_response_failure(case) if verdict.reliable is False or case.abstains else None,
+        "failure": describe_response_failure(case) if verdict.reliable is False or abstains else None,
         "broken_link": None if link is None else link.name.lower(),
         "judge_sentence": _quote_judge(case),
         "first_unsound_step": step,
@@ -117,7 +117,7 @@ def derive_failure_fields(case: JudgedCase) -> dict[str, Any]:
         "pursued": judgment.pursued,
         "established": judgment.established,
         "missing_evidence": judgment.missing_evidence,
-        "abstains": case.abstains,
+        "abstains": abstains,
         "cost": None,
     }
 
