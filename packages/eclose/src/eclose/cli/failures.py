@@ -63,38 +63,38 @@ def failures(
         for notice in notices:
             # A list on the standard output is read by a program.
             typer.echo(escape_invisible(notice), err=form is not None and out is None)
-        found = FailureList(counted, kind, find_report_page(runs[0]))
+        listed = FailureList(counted, kind, find_report_page(runs[0]))
         if form is None:
-            _print_list(found, runs, kind)
+            _print_list(listed, runs, kind)
             return
-        written = write_failures(found, form, out)
+        written = write_failures(listed, form, out)
         if out is not None:
             print_line(f"{out}: {format_count(written, 'response')}")
 
 
-def _print_list(found: FailureList, runs: Sequence[Path], kind: FailureKind | None) -> None:
+def _print_list(listed: FailureList, runs: Sequence[Path], kind: FailureKind | None) -> None:
     from eclose.report.failures import list_failure_lines, name_failure_row, summarize_failures
     from eclose.report.wording import KIND_WORDS
 
-    title, *others = summarize_failures(found)
-    if found.counts:
-        cells = [[each, f"{count:,}", KIND_WORDS[each]] for each, count in found.counts.items()]
+    title, *others = summarize_failures(listed)
+    if listed.counts:
+        cells = [[each, f"{count:,}", KIND_WORDS[each]] for each, count in listed.counts.items()]
         print_table(title, ["kind", "n", "what is wrong"], cells)
     else:
         print_line(title)
     for sentence in others:
         print_line(sentence)
-    if not found:
-        if kind is not None and found.counts:
+    if not listed:
+        if kind is not None and listed.counts:
             print_line(f"No response is of the kind {kind}.")
         return
-    for each, rows in found.list_worst(_SHOWN if kind is None else _SHOWN_OF_ONE).items():
-        count = found.counts[each]
+    for each, rows in listed.list_worst(_SHOWN if kind is None else _SHOWN_OF_ONE).items():
+        count = listed.counts[each]
         more = f" (the worst {len(rows)} of {count:,})" if count > len(rows) else ""
         print_line("")
         print_line(f"{each}: {KIND_WORDS[each]}{more}")
         for row in rows:
-            print_line(f"  {name_failure_row(row, found)}")
+            print_line(f"  {name_failure_row(row, listed)}")
             for name, text in list_failure_lines(row):
                 _print_field(name, text)
     print_line("")

@@ -186,8 +186,8 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
         written = Path(scratch, "labels.parquet")
         own: dict[str, type] = {}
         # A later row may have a column that the earlier ones lack, or a value of another type.
-        while (found := _write_table(written, counted, schema, own)) != own:
-            own = found
+        while (types := _write_table(written, counted, schema, own)) != own:
+            own = types
         if get_remote_url(out) is None:
             written.replace(path)
         else:

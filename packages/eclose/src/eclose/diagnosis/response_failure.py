@@ -113,12 +113,12 @@ def derive_failure_fields(case: JudgedCase) -> dict[str, Any]:
     judgment, verdict = case.judgment, case.verdict
     step = find_first_unsound_step(judgment)
     link = None if verdict.failure_class is None else BROKEN_LINKS[verdict.failure_class]
-    texts = case.response.trace.texts
+    texts, abstention = case.response.trace.texts, case.abstention
     return {
         "reliable": verdict.reliable,
         "in_gap": verdict.in_gap,
         "failure_class": None if verdict.failure_class is None else str(verdict.failure_class),
-        "failure": describe_response_failure(case) if verdict.reliable is False or case.abstains else None,
+        "failure": describe_response_failure(case) if verdict.reliable is False or abstention is not None else None,
         "broken_link": None if link is None else link.name.lower(),
         "judge_sentence": _quote_judge(case),
         "first_unsound_step": step,
@@ -126,7 +126,7 @@ def derive_failure_fields(case: JudgedCase) -> dict[str, Any]:
         "pursued": judgment.pursued,
         "established": judgment.established,
         "missing_evidence": judgment.missing_evidence,
-        "abstention": None if case.abstention is None else str(case.abstention),
+        "abstention": None if abstention is None else str(abstention),
         "cost": None,
     }
 

@@ -107,12 +107,12 @@ def make_plain(value: Any) -> Any:
     return None if str(value) in ("<NA>", "NaT") else str(value)
 
 
-def name_own_columns(rows: Iterable[Mapping[str, Any]], taken: Collection[str]) -> dict[str, str]:
+def name_own_columns(rows: Iterable[Mapping[str, Any]], reserved: Collection[str]) -> dict[str, str]:
     """Return the name in a table of each of the user's own columns: with ``own_`` before one that is taken there.
 
     Names that differ in case alone count as the same one, as they do in SQL.
     """
-    used = {name.lower() for name in taken}
+    used = {name.lower() for name in reserved}
     names: dict[str, str] = {}
     for column in dict.fromkeys(column for row in rows for column in row):
         name = column

@@ -332,7 +332,9 @@ def _add_time(converted: ConvertedRecord, record: JsonObject, settings: ImportSe
         return converted
     if (time := normalize_time(value)) is None:
         return replace(converted, notes=(*converted.notes, TIME_UNREAD))
-    columns = {name: kept for name, kept in response.columns.items() if name not in conversion.TIME_COLUMNS}
+    # No column of one's own any more; further times of the row are.
+    used = next((name for name in conversion.TIME_COLUMNS if record.get(name) == value), None)
+    columns = {name: value for name, value in response.columns.items() if name != used}
     return replace(converted, response=replace(response, time=time, columns=columns))
 
 

@@ -156,18 +156,7 @@ def convert_columns(
     else:
         record, reading = _read_output(record, columns, output, settings)
     row = _parse_row(record, columns)
-    reference = conversion.read_reference_answer(row.reference, repairs)
-    aliases = conversion.first_present_column(record, columns.aliases) or ()
-    instance = Instance(
-        id=conversion.read_record_id(conversion.first_present_column(record, columns.id), repairs),
-        question=row.question,
-        evidence=conversion.drop_blank_passages(conversion.build_passages(row.passages, repairs), None, repairs),
-        reference_answer=reference,
-        aliases=conversion.clean_answer_aliases(reference, aliases),
-        benchmark=_read_name(record, columns.dataset),
-        kind=_read_name(record, columns.kind),
-        hops=_read_whole_number(record, columns.hops),
-    )
+    instance = _build_instance(record, columns, row, repairs)
     if reading is not None:
         with_observations = conversion.add_tool_outputs(instance, reading)
         if with_observations is not instance:
@@ -185,8 +174,23 @@ def convert_columns(
     originals = recorded.list_texts(reading) if output.before or output.response is not None else row.response
     response = recorded.build_response(reading, converted.instance.id, output.trace, originals)
     response = _add_model(response, _read_name(record, columns.model))
-    kept, long = conversion.pick_own_columns(own, used)
-    return replace(converted, response=replace(response, columns=kept), notes=(*recorded.list_notes(reading), *long))
+    own, notes = conversion.pick_own_columns(own, used)
+    return replace(converted, response=replace(response, columns=own), notes=(*recorded.list_notes(reading), *notes))
+
+
+def _build_instance(record: JsonObject, columns: ToolColumnNames, row: RagToolRecord, repairs: list[str]) -> Instance:
+    reference = conversion.read_reference_answer(row.reference, repairs)
+    aliases = conversion.first_present_column(record, columns.aliases) or ()
+    return Instance(
+        id=conversion.read_record_id(conversion.first_present_column(record, columns.id), repairs),
+        question=row.question,
+        evidence=conversion.drop_blank_passages(conversion.build_passages(row.passages, repairs), None, repairs),
+        reference_answer=reference,
+        aliases=conversion.clean_answer_aliases(reference, aliases),
+        benchmark=_read_name(record, columns.dataset),
+        kind=_read_name(record, columns.kind),
+        hops=_read_whole_number(record, columns.hops),
+    )
 
 
 def _add_model(response: Response, model: str | None) -> Response:

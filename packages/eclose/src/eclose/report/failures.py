@@ -83,9 +83,8 @@ class FailureList:
         own: dict[str, type] = {}
         for row, case in zip(unreliable.tolist(), counted.read_cases(unreliable), strict=True):
             # Only its text tells an abstention.
-            found = find_failure_kind(case)
-            assert found is not None
-            rows[found].append(row)
+            if (each := find_failure_kind(case)) is not None:
+                rows[each].append(row)
             own = infer_column_types([case.response.columns], own)
         sizes = Counter({each: len(numbers) for each, numbers in rows.items() if numbers})
         self.counts = dict(sizes.most_common())
@@ -217,9 +216,9 @@ def _encode_markdown(failures: FailureList) -> Iterator[bytes]:
 
 def summarize_failures(failures: FailureList) -> tuple[str, ...]:
     """Return how many responses are unreliable, and how many are neither, a sentence each."""
-    found, undecided = sum(failures.counts.values()), failures.undecided
+    unreliable, undecided = sum(failures.counts.values()), failures.undecided
     responses = format_count(failures.responses, "judged response")
-    sentence = f"{found:,} of {responses} {'is' if found == 1 else 'are'} unreliable."
+    sentence = f"{unreliable:,} of {responses} {'is' if unreliable == 1 else 'are'} unreliable."
     if not undecided:
         return (sentence,)
     verb = "lacks labels and is" if undecided == 1 else "lack labels and are"

@@ -121,8 +121,8 @@ def _response_text(case: JudgedCase) -> str:
         "Missing evidence": failure["missing_evidence"],
         **{name: json.dumps(value, ensure_ascii=False) for name, value in case.response.columns.items()},
     }
-    told = [f"{name}: {text}" for name, text in fields.items() if text is not None]
-    return "\n".join([f"Question: {case.instance.question}", *steps, *told])
+    lines = [f"{name}: {text}" for name, text in fields.items() if text is not None]
+    return "\n".join([f"Question: {case.instance.question}", *steps, *lines])
 
 
 def _why_open(case: JudgedCase) -> str:
