@@ -4,8 +4,8 @@ Every engine is installed into an environment of the study. The lines of the gui
 server in place of the model, and with a PostgreSQL of the study's own; what they wrote is read by ``eclose.diagnose``.
 
 1. Every engine: each row comes back once with its own columns, and the labels are those of the exact judge.
-2. PySpark with a Python worker killed by ``kill -9`` in the middle: the job ends well, only calls that were in flight
-   are sent again, and the ledger's account is the server's bill.
+2. PySpark with its Python workers killed by ``kill -9`` in the middle: the job ends well, only calls that were in
+   flight are sent again, and the ledger's account is the server's bill.
 3. Ray Data with more rows and a server that answers at once: rows a second, and the memory of a worker.
 
     python studies/campaigns/engines.py                        # needs Java; installs from PyPI: some minutes, 2 GB
@@ -195,7 +195,7 @@ def find_workers(process: subprocess.Popen[bytes], name: str) -> list[psutil.Pro
 
 
 def kill_spark_worker(python: Path, server: Server, count: int) -> list[str]:
-    """Run the lines of PySpark, kill a worker with a quarter of the work done, and return the problems."""
+    """Run the lines of PySpark, kill its workers with a quarter of the work done, and return the problems."""
     folder, rows = make_folder("pyspark-kill", count)
     prices = folder / "prices.json"
     # A token costs a millionth, so no cost is rounded.
@@ -208,15 +208,15 @@ def kill_spark_worker(python: Path, server: Server, count: int) -> list[str]:
             time.sleep(0.05)
         # The first of these forks the others, one for each task at once.
         workers = find_workers(process, "pyspark.daemon")[1:]
-        if workers:
-            workers[0].send_signal(signal.SIGKILL)
+        for worker in workers:
+            worker.send_signal(signal.SIGKILL)
         problems = wait(process, folder) or check_labels(folder, rows)
         bill = model.bill()
     account, orphans = asyncio.run(read_account(ledger))
     again = count_repeated(bill)
     billed = bill["totals"]["prompt_tokens"] + bill["totals"]["completion_tokens"]
     print(
-        f"PySpark, one of {len(workers)} workers killed, with {IN_FLIGHT} calls in flight in all: {count} rows, "
+        f"PySpark, {len(workers)} workers killed with up to {IN_FLIGHT} calls in flight: {count} rows, "
         f"{len(bill['requests']):,} requests, {again} sent again, {orphans} of them broken off in the ledger; "
         f"account {account.spent:,} + {account.assumed:,}, bill {billed:,}",
         flush=True,
