@@ -17,12 +17,11 @@ ROOT = Path(__file__).parents[1]
 PUBLIC = {
     eclose: """
     CallSettings ChatDetectorSettings EcloseError ExportResult FailureClass Family GateResult GenerateSettings
-    ImportSettings Instance IntakeSettings Judge JudgeSettings Judgment JudgmentTrail LocalDetectorSettings OwnCriterion
-    Passage Rates
-    ReadSettings Reading RecordError Response Results RunOptions RunResult SettingError Step Trace UserError
-    Verdict adetect aevaluate agenerate ajudge
-    assert_reliable compare detect diagnose evaluate export gate generate judge parse_completion
-    read_response resolve show_judgment
+    ImportSettings Instance IntakeSettings Judge JudgeSettings Judgment JudgmentTrail LocalDetectorSettings
+    OwnCriterion Passage Rates ReadSettings Reading RecordError Response Results RunOptions RunResult
+    SettingError Step Trace TrendResult UserError Verdict adetect aevaluate agenerate ajudge assert_reliable
+    compare detect diagnose evaluate export gate generate judge parse_completion read_response resolve
+    show_judgment trend
     """,
     eclose_train: """
     Comparison ConstructSettings Direction EClosureCollator EClosureLoss EClosureLossMixin Edge Selection SwitchResult

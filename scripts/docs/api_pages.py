@@ -32,8 +32,8 @@ PAGES = {
     "evaluate": ApiPage(
         "Evaluate",
         "Judge responses, read the results, hold them against limits, and send them on.",
-        """evaluate aevaluate judge ajudge show_judgment diagnose compare gate trend assert_reliable export generate
-        agenerate Results RunResult Rates GateResult TrendResult ExportResult JudgmentTrail""",
+        """evaluate aevaluate Judge judge ajudge show_judgment diagnose compare gate trend assert_reliable export
+        generate agenerate Results RunResult Rates GateResult TrendResult ExportResult JudgmentTrail""",
         """eclose.diagnosis.label_file.write_labels eclose.api.results.MetricRate eclose.report.context.BaseComparison
         eclose.values.verdict.TraceGroup""",
     ),
