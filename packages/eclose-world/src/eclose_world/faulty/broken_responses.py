@@ -418,8 +418,7 @@ class ResponseBreaker:
         name = f"{self.item.instance.id}/{hash_sort_key(text)[:8]}"
         response = Response.from_completion(name, self.item.instance.id, text, ResponseSource("world saboteur"))
         labels = (not draft.wrong, draft.aligned, draft.closed, draft.complete, draft.correct)
-        verdict = Verdict(*labels, abstained=is_abstention(response))
-        return BrokenResponse(response, plan, tuple(judgments), verdict)
+        return BrokenResponse(response, plan, tuple(judgments), Verdict(*labels, abstained=is_abstention(response)))
 
 
 def _is_link(move: SolutionMove) -> bool:

@@ -310,15 +310,8 @@ def diagnose(
     context = _corrected(context, folders, counted if validated else RunCounts.of(()), validation, seed)
     if context.validation is None:  # a validation treats the labels as those of a judge
         context = replace(context, settled_by_people=is_settled_by_people(folders, diagnosis.judges))
-    large = counted if counted.sampled else None
-    return Results(
-        diagnosis=diagnosis,
-        cases=tuple(case_set.cases),
-        context=context,
-        notices=tuple(notices),
-        folder=folders[0],
-        counted=large,
-    )
+    results = Results(diagnosis=diagnosis, cases=tuple(case_set.cases), context=context, notices=tuple(notices))
+    return replace(results, folder=folders[0], counted=counted if counted.sampled else None)
 
 
 def _describe_unlabelled(diagnosis: Diagnosis) -> tuple[str, ...]:

@@ -199,14 +199,14 @@ def write_labels(run: Path | str, out: Path | str, *, allow_stale: bool = False)
 
 def _write_table(path: Path, counted: LabelledRun, schema: Any, own: Mapping[str, type]) -> dict[str, type]:
     """Write the rows with own columns of these types; return the types of the rows, at the first that do not fit."""
-    types, known = dict(own), schema.names
+    types, names = dict(own), schema.names
     for field in list_arrow_fields(own):
         schema = schema.append(field)
     with ParquetWriter(path, schema) as file:
         for start in range(0, len(counted.labels), _GROUP_ROWS):
             cases = counted.source.read_cases(counted.labels.positions[start : start + _GROUP_ROWS])
             rows = [describe_labels(case) for case in cases]
-            types = infer_column_types(({name: row[name] for name in row if name not in known} for row in rows), types)
+            types = infer_column_types(({name: row[name] for name in row if name not in names} for row in rows), types)
             if types != own:
                 return types
             file.write_rows([row | {name: fit_column_type(row.get(name), own[name]) for name in own} for row in rows])
@@ -321,13 +321,13 @@ class _LabelFile:
         sizes = [group.row_groups[0].num_rows for group in self._groups]
         self._starts = np.cumsum([0, *sizes])
 
-    def _find_own_columns(self, schemas: Sequence[Any], known: Sequence[str]) -> Any:
+    def _find_own_columns(self, schemas: Sequence[Any], labels: Sequence[str]) -> Any:
         """Return the user's own columns of files, as a schema."""
-        found: dict[str, list[Any]] = {}
+        own: dict[str, list[Any]] = {}
         for field in chain.from_iterable(schemas):
-            if field.name not in known:
-                found.setdefault(field.name, []).append(self._arrow.schema([field]))
-        return self._arrow.schema([self._merge_column(name, parts) for name, parts in found.items()])
+            if field.name not in labels:
+                own.setdefault(field.name, []).append(self._arrow.schema([field]))
+        return self._arrow.schema([self._merge_column(name, parts) for name, parts in own.items()])
 
     def _merge_column(self, name: str, parts: Sequence[Any]) -> Any:
         """Return a column of several files as one field: texts where one file holds numbers and another texts."""
@@ -495,8 +495,8 @@ def _make_table(columns: Any, ids: Hashes, name: str) -> LabelTable:
 
 def _list_requested(names: Sequence[str]) -> list[str]:
     """Return the columns of what judges gave on request, each of which has one for the reason why it is missing."""
-    asked = [name for name in names if name in CONTEXT_COLUMNS or name.startswith(OWN_PREFIX)]
-    return [name for name in asked if name_requested_reason(name) in names]
+    columns = [name for name in names if name in CONTEXT_COLUMNS or name.startswith(OWN_PREFIX)]
+    return [name for name in columns if name_requested_reason(name) in names]
 
 
 def _read_values(columns: Any, name: str) -> Floats:

@@ -177,9 +177,9 @@ COLUMN_TYPES: dict[str, type] = {
 def describe_responses(cases: Iterable[JudgedCase]) -> list[dict[str, Any]]:
     """Return the rows of responses, with what judges gave on request and the user's own columns, the same in all."""
     cases = list(cases)
-    given = [_describe_requested(case.judgment) for case in cases]
-    requested = dict.fromkeys(name for row in given for name in row)
-    rows = [describe_response(case) | requested | row for case, row in zip(cases, given, strict=True)]
+    additions = [_describe_requested(case.judgment) for case in cases]
+    requested = dict.fromkeys(name for row in additions for name in row)
+    rows = [describe_response(case) | requested | row for case, row in zip(cases, additions, strict=True)]
     names = name_own_columns((case.response.columns for case in cases), rows[0] if rows else ())
     return [
         row | {name: case.response.columns.get(column) for column, name in names.items()}

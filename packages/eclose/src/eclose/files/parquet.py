@@ -80,14 +80,14 @@ def find_parquet_files(path: Path | str) -> ParquetFiles:
 
     fixed, pattern = split_path_pattern(path)
     filesystem, folder = open_filesystem(fixed)
-    places = sorted(_match_pattern(filesystem, folder, pattern)) if pattern else [folder]
-    found = []
-    for place in places:
-        if filesystem.get_file_info([place])[0].type is fs.FileType.Directory:
-            found += _list_folder(filesystem, place)
+    matches = sorted(_match_pattern(filesystem, folder, pattern)) if pattern else [folder]
+    paths = []
+    for match in matches:
+        if filesystem.get_file_info([match])[0].type is fs.FileType.Directory:
+            paths += _list_folder(filesystem, match)
         else:
-            found.append(place)
-    return ParquetFiles(filesystem, folder, found)
+            paths.append(match)
+    return ParquetFiles(filesystem, folder, paths)
 
 
 def _match_pattern(filesystem: Any, folder: str, pattern: Sequence[str]) -> Iterator[str]:
