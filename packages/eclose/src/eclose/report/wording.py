@@ -54,7 +54,7 @@ FAILURE_WORDS: dict[FailureClass, tuple[str, str]] = {
 
 KIND_WORDS: dict[FailureKind, str] = {
     FailureKind.RETRIEVAL: "the passages do not settle the question",
-    FailureKind.ABSTAINED: "an abstention, although the passages settle the question",
+    FailureKind.ABSTAINED: "no answer is found, and the passages may hold it",
     FailureKind.UNSOUND: "a step does not hold",
     FailureKind.PATH: "another question is pursued than the one asked",
     FailureKind.INCOMPLETE: "the reference answer is not established",

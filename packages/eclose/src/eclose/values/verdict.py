@@ -39,7 +39,7 @@ class FailureKind(StrEnum):
     RETRIEVAL = "retrieval"
     """The passages do not settle the question."""
     ABSTAINED = "abstained"
-    """The answer is an abstention, although the passages settle the question."""
+    """The response says that it found no answer, and the passages are not known to lack it."""
     UNSOUND = "unsound"
     """A step does not hold."""
     PATH = "path"
