@@ -186,7 +186,7 @@ def test_a_row_says_what_to_mend():
         "one, but “Malmö”.",
         "broken_link": "completeness", "judge_sentence": "No passage says so.", "first_unsound_step": 2,
         "first_unsound_text": "Two.", "pursued": "Which?", "established": "Malmö", "missing_evidence": "The year.",
-        "abstains": False, "cost": None, "step_failure": "L1", "quote": "Lund.", "reading": "trace/marked/protocol",
+        "abstention": None, "cost": None, "step_failure": "L1", "quote": "Lund.", "reading": "trace/marked/protocol",
         "unjudged": None, "link": None, "ticket": 7,
     }  # fmt: skip
 

@@ -145,7 +145,7 @@ class Results:
         rows = self.to_dicts()
         # Stated, not inferred: a column without any value would get the type null.
         types = dict.fromkeys(rows[0] if rows else (), str) | infer_column_types(rows)
-        types |= {name: kind for name, kind in COLUMN_TYPES.items() if rows}
+        types |= {name: kind for name, kind in COLUMN_TYPES.items() if name in types}
         fitted = [{name: fit_column_type(value, types[name]) for name, value in row.items()} for row in rows]
         return arrow.Table.from_pylist(fitted, schema=arrow.schema(list_arrow_fields(types)))
 

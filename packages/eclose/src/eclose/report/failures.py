@@ -110,7 +110,7 @@ class FailureList:
     def types(self) -> dict[str, type]:
         """Type of each column that a table of the rows has: bool, int, float or str."""
         own = {name: self._own[column] for column, name in self._names.items()}
-        return dict.fromkeys(self.columns, str) | COLUMN_TYPES | own
+        return {name: COLUMN_TYPES.get(name, str) for name in self.columns} | own
 
     def list_worst(self, count: int) -> dict[FailureKind, list[dict[str, Any]]]:
         """Return rows of each listed kind: of its responses those with the most false labels."""
