@@ -254,7 +254,8 @@ def test_the_keys_of_the_json_stay(diagnosis):
         "prose_traces", "stratum", "apart", "readings",
         "groups", "by_model", "by_dataset", "by_evidence", "joint", "violations", "local_failures", "matching",
         "alias_matching", "correct_but_insufficient",
-        "incorrect_but_sufficient", "inconsistent", "unjudged", "flips", "same_family", "left_out", "rejected",
+        "incorrect_but_sufficient", "inconsistent", "abstentions", "unjudged", "flips", "same_family", "left_out",
+        "rejected",
         "comparison",
     ]  # fmt: skip
     assert output["comparison"] is None
