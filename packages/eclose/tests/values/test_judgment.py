@@ -14,6 +14,10 @@ from eclose.values.judgment import (
     Criterion,
     Ineligibility,
     LocalFailure,
+    PassageLabel,
+    PassageLabels,
+    PassageUse,
+    ReferenceClaim,
     StepJudgment,
     missing_reason_kind,
     primary_ineligibility,
@@ -108,3 +112,19 @@ def test_trace_of_plans_alone_is_unknown_when_withheld_and_its_answer_stays_judg
     assert verdict.correct
     assert set(judgment.unjudged.values()) == {NO_CLAIM_REASON}
     assert judgment.reasons == {Criterion.CORRECTNESS: "It matches."}
+
+
+@pytest.mark.parametrize(
+    "uses, precision",
+    [("NN", 1.0), ("-N", 0.5), ("N-N", (1 + 2 / 3) / 2), ("--", 0.0), ("xN", 0.5), ("", None)],
+)
+def test_context_precision_ranks_needed_passages(uses, precision):
+    by_letter = {"N": PassageUse.NEEDED, "-": PassageUse.NOT_NEEDED, "x": PassageUse.CONTRADICTS}
+    labels = PassageLabels(tuple(PassageLabel(by_letter[use]) for use in uses))
+    assert labels.precision == precision
+
+
+def test_context_recall_is_the_share_of_supported_claims_and_undefined_without_any():
+    claims = tuple(ReferenceClaim("a claim", supported=supported) for supported in (True, True, False))
+    assert PassageLabels(claims=claims).recall == pytest.approx(2 / 3)
+    assert PassageLabels().recall is None

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from eclose import FailureClass, Verdict
-from eclose.values.verdict import TraceGroup
+from eclose.values.verdict import AbstentionOutcome, TraceGroup
 from tests.tables import each_row
 
 LABELS = (True, False, None)
@@ -77,3 +77,8 @@ def test_reliable_but_wrong_is_flagged():
     assert Verdict(True, True, True, True, False).inconsistent
     assert not Verdict(True, True, True, True, None).inconsistent
     assert not Verdict(False, True, True, True, False).inconsistent
+
+
+@pytest.mark.parametrize("sufficient, outcome", [(True, "wrong"), (False, "right"), (None, "unknown")])
+def test_abstention_is_right_where_the_passages_do_not_settle_the_question(sufficient, outcome):
+    assert AbstentionOutcome.of(sufficient) == outcome
