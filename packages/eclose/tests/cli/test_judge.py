@@ -236,7 +236,7 @@ def test_what_is_asked_on_request_is_paid_once_and_stands_beside_the_rates(tmp_p
     assert before.diagnosis.requested == {}
     rates = after.diagnosis.requested
     answered = sum(case.response.answer is not None for case in after)
-    assert (rates["own_tone"].n, rates["own_tone"].estimate.value) == (answered, 1)
+    assert (rates["criterion_tone"].n, rates["criterion_tone"].estimate.value) == (answered, 1)
     assert rates["context_recall"].estimate.value == 1
     # The oracle needs some of the passages, and those in between are not.
     assert 0 < rates["context_precision"].estimate.value < 1

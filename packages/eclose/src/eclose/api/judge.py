@@ -247,6 +247,7 @@ class _OpenJudge:
         self._ready = asyncio.Event()
         self._closing = asyncio.Event()
         self._connection: tuple[ModelConnection, ModelPrice | None] | None = None
+        self._running: set[asyncio.Future[Any]] = set()
         self._loop = LoopThread("eclose judge")
         self._keeper = self._loop.submit(self._keep_open())
 
@@ -298,14 +299,17 @@ class _OpenJudge:
         keeper, task = asyncio.wrap_future(self._keeper), asyncio.ensure_future(coroutine)
         # Its error is raised where the coroutine needs the connection; here it is only told apart from an end.
         keeper.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        self._running.add(task)
         try:
             await asyncio.wait((keeper, task), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                keeper.result()
+            if task.cancelled() or not task.done():
+                if keeper.done():
+                    keeper.result()
                 raise UserError("the judge was closed while it was in use.")
             return task.result()
         finally:
             task.cancel()
+            self._running.discard(task)
 
     def close(self) -> None:
         """End what runs, then close the connection and the loop."""
@@ -313,6 +317,11 @@ class _OpenJudge:
         self._loop.close()
 
     async def _end(self) -> None:
+        # First, because a call that fails with its connection would be sent again over a new one.
+        running = [*self._running]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         self._closing.set()
         await asyncio.wait((asyncio.wrap_future(self._keeper),))
 

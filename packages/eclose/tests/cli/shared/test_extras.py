@@ -47,7 +47,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "failures": (["demo"], None),
     "gate": (["demo", "--min-trr", "0.5"], None),
     "generate": (["instances.jsonl", "--model", "m", "--out", "new", *MODEL], None),
-    "label": (["labelled", "--n", "4", "--no-browser"], "annotate"),
+    "label": (["labelled", "--n", "5", "--no-browser"], "annotate"),
     "ledger check": (["demo"], None),
     "ledger release": (["demo"], None),
     "metrics": (["demo/planted.jsonl"], None),
