@@ -72,7 +72,9 @@ def check_fully(instance: Instance, response: Response) -> Check:
     if goal and steps and steps[-1].substantive is not None and _answers(claims[-1], goal):
         # What a trace ends with is what it pursues, whatever could not be read before.
         aligned = True
-    return Check(Verdict(sound, aligned, closed, complete, _correct(instance, response)), tuple(steps))
+    abstained = (response.answer or "").strip(" .").lower() == "not determined"
+    correct = _correct(instance, response)
+    return Check(Verdict(sound, aligned, closed, complete, correct, abstained=abstained), tuple(steps))
 
 
 def _answers(claim: Claim, goal: Goal) -> bool:
