@@ -138,6 +138,7 @@ RUN_HERE = {
     "docs/guides/diagnose.md": 2,
     "docs/guides/engines.md": 6,  # three of them by studies/campaigns/engines.py
     "docs/guides/generate.md": 2,
+    "docs/guides/keep.md": 4,  # by packages/eclose/tests/api/test_judge.py
     "docs/guides/train.md": 5,
     "docs/guides/world.md": 1,
     "docs/python.md": 1,  # by packages/eclose/tests/cli/test_engine_ray.py

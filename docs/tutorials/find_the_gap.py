@@ -118,7 +118,7 @@ for kind in ("path_deviation", "closure_failure"):
     row = next(row for row in rows if row["failure_class"] == kind)
     print(row["question"])
     print("  submitted:", row["answer"])
-    print("  reason:", row["reason"])
+    print("  reason:", row["failure"])
 
 # %% [markdown]
 # ## Write the report
