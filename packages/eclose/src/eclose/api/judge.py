@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from eclose.api.resolve import add_budget, resolve
 from eclose.calls.ledger.database import is_database_url
@@ -37,7 +37,6 @@ from eclose.values.response import Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from concurrent.futures import Future
 
     import pyarrow as pa
 
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from eclose.values.judgment import Judgment
 
 T = TypeVar("T")
+PricedConnection: TypeAlias = "tuple[ModelConnection, ModelPrice | None]"
 
 
 class Judge:
@@ -103,7 +103,8 @@ class Judge:
         self._open_judge: _OpenJudge | None = None
 
     def __enter__(self) -> Self:
-        self._open().wait_until_ready()
+        open_judge = self._open()
+        open_judge.run(open_judge.connection())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -196,12 +197,12 @@ class Judge:
 
     def _open(self) -> _OpenJudge:
         with self._lock:
-            # The thread of a parent process does not exist in its child.
-            if self._open_judge is None or not self._open_judge.is_of_this_process:
+            # The thread of a parent process does not exist in its child; a connection that failed is made again.
+            if self._open_judge is None or not self._open_judge.is_usable:
                 self._open_judge = _OpenJudge(self._connect)
             return self._open_judge
 
-    async def _connect(self, stack: AsyncExitStack) -> tuple[ModelConnection, ModelPrice | None]:
+    async def _connect(self, stack: AsyncExitStack) -> PricedConnection:
         """Return the connected model with its price; it stays connected until the stack is closed."""
         ref = await resolve_judge(resolve(self._model, self._base_url), self._settings, self._calls.deadline)
         where = self._ledger
@@ -239,14 +240,12 @@ class Judge:
 class _OpenJudge:
     """A connected judge in an event loop of its own, until it is closed."""
 
-    def __init__(
-        self, connect: Callable[[AsyncExitStack], Coroutine[Any, Any, tuple[ModelConnection, ModelPrice | None]]]
-    ) -> None:
+    def __init__(self, connect: Callable[[AsyncExitStack], Coroutine[Any, Any, PricedConnection]]) -> None:
         self._pid = os.getpid()
         self._connect = connect
         self._ready = asyncio.Event()
         self._closing = asyncio.Event()
-        self._connection: tuple[ModelConnection, ModelPrice | None] | None = None
+        self._connection: PricedConnection | None = None
         self._running: set[asyncio.Future[Any]] = set()
         self._loop = LoopThread("eclose judge")
         self._keeper = self._loop.submit(self._keep_open())
@@ -254,6 +253,10 @@ class _OpenJudge:
     @property
     def is_of_this_process(self) -> bool:
         return self._pid == os.getpid()
+
+    @property
+    def is_usable(self) -> bool:
+        return self.is_of_this_process and not self._keeper.done()
 
     async def _keep_open(self) -> None:
         # One task opens and closes: the lease on a share of the rate limit must end where it began.
@@ -265,7 +268,7 @@ class _OpenJudge:
         finally:
             self._ready.set()
 
-    async def connection(self) -> tuple[ModelConnection, ModelPrice | None]:
+    async def connection(self) -> PricedConnection:
         """Return the connected model with its price, once it is there."""
         await self._ready.wait()
         if self._connection is None:
@@ -273,13 +276,9 @@ class _OpenJudge:
         assert self._connection is not None
         return self._connection
 
-    def wait_until_ready(self) -> None:
-        """Wait for the connection; raise where there is none to be had."""
-        self.run(self.connection())
-
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine in the judge's loop."""
-        future = self._submit(coroutine)
+        future = self._loop.submit(self._run_while_open(coroutine))
         try:
             return future.result()
         except BaseException:
@@ -289,10 +288,7 @@ class _OpenJudge:
 
     async def run_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine in the judge's loop, without blocking the caller's."""
-        return await asyncio.wrap_future(self._submit(coroutine))
-
-    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        return self._loop.submit(self._run_while_open(coroutine))
+        return await asyncio.wrap_future(self._loop.submit(self._run_while_open(coroutine)))
 
     async def _run_while_open(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine; where the connection ends before it, cancel it and raise why."""

@@ -42,10 +42,8 @@ if TYPE_CHECKING:
     from eclose.progress import ProgressOption
     from eclose.readers.import_settings import ImportSettings
 
-_FLAGS = (*FLAG_COLUMNS, "reliable", "in_gap")
-_LISTS = ("step_failures", "votes")
 _PANDAS_TYPES = {
-    **dict.fromkeys(_FLAGS, "boolean"),
+    **dict.fromkeys((*FLAG_COLUMNS, "reliable", "in_gap"), "boolean"),
     **dict.fromkeys(("question_hash", "passages_hash", "source_hash"), "int64"),
     "first_unsound_step": "Int32",
     **dict.fromkeys(("cost", *CONTEXT_COLUMNS), "Float64"),
@@ -121,8 +119,7 @@ class LabelColumns:
         if hasattr(rows, "iter_rows"):  # Polars
             import pyarrow as pa  # noqa: PLC0415 - an extra
 
-            fields = label_schema(self.requested)
-            schema = pa.schema([fields.field(name) for name in self.list_new(rows.columns)])
+            schema = pa.schema([label_schema(self.requested).field(name) for name in self.list_new(rows.columns)])
             return rows.hstack(type(rows)(pa.Table.from_arrays(_to_arrays(labels, schema, 0), schema=schema)))
         if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # pandas
             return _add_to_pandas(rows, labels, self.list_new(list(rows.columns)))
@@ -252,7 +249,7 @@ def _add_to_pandas(rows: Any, labels: Sequence[Mapping[str, Any]], columns: Sequ
     # By position and not by index, which may repeat.
     frame = rows.assign(**{name: [row.get(name) for row in labels] for name in columns})
     # A column without a value would have no type, in Parquet neither, and differ from that of another file.
-    return frame.astype({name: _find_pandas_type(name) for name in columns if name not in _LISTS})
+    return frame.astype({name: _find_pandas_type(name) for name in columns if name not in ("step_failures", "votes")})
 
 
 def _find_pandas_type(name: str) -> str:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eclose.calls.run import RunOptions
 from eclose.progress import Progress, show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from eclose.calls.client import ModelConnection
-    from eclose.calls.record_loop import JobRunner, RunProgress
+    from eclose.calls.record_loop import RunProgress
     from eclose.progress import ProgressOption
 
 WIDTH = 100
@@ -38,13 +37,12 @@ def watch_run(options: RunOptions | None, option: ProgressOption, *, accepted: s
     options = options or RunOptions()
     if options.watch is not RunOptions.watch:
         return options
-
-    def watch(
-        runner: JobRunner[Any], connections: Sequence[ModelConnection], total: int
-    ) -> AbstractContextManager[None]:
-        return show_run_progress(option, runner.progress, connections, total, accepted=accepted)
-
-    return replace(options, watch=watch)
+    return replace(
+        options,
+        watch=lambda runner, connections, total: show_run_progress(
+            option, runner.progress, connections, total, accepted=accepted
+        ),
+    )
 
 
 class ProgressLine:
