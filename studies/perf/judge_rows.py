@@ -21,9 +21,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import aiohttp
 import pyarrow as pa
 import ray
 from aiohttp import web
@@ -31,23 +30,18 @@ from aiohttp import web
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for the helpers of studies
 
 import eclose
-from eclose.api.labelled_rows import read_row
-from eclose.judging.judge_response import build_judge_requests
+from studies.perf.judge_throughput import CONCURRENCY, make_bodies, post_all
 from studies.perf.result import print_result
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SIZES = (10_000, 1_000_000)
 BATCH = 2_000
 """Rows of a block."""
-IN_FLIGHT = 64
 BARE_CALLS = 20_000
 MEMORY_GOAL = 1.1
 """Peak memory at the largest size, as a multiple of that at the smallest."""
 PASSAGE = "The film was directed by Norman Jewison, who was born in Toronto in 1926. " * 12
 SETTINGS = eclose.JudgeSettings(joint=True)
-CALLS = eclose.CallSettings(concurrency=IN_FLIGHT, unpriced=True, slow_start=False)
+CALLS = eclose.CallSettings(concurrency=CONCURRENCY, unpriced=True, slow_start=False)
 REPLY = {
     "sufficiency": {"reason": "The passages say it.", "missing": None, "sufficient": True, "answer": "Toronto"},
     "soundness": {"steps": {"1": {"reason": "A passage says so.", "verdict": "sound", "support": None}}},
@@ -133,39 +127,6 @@ def judge_rows(base_url: str, count: int, folder: Path) -> dict[str, float]:
     return usage
 
 
-def make_bodies(count: int) -> list[dict[str, Any]]:
-    """Return the bodies of the calls about the first rows."""
-    bodies = []
-    for number in range(count):
-        instance, response = read_row(make_row(number), eclose.ImportSettings())
-        (request,) = build_judge_requests(instance, response, SETTINGS)
-        assert request.schema is not None
-        schema = {"name": request.schema.name, "strict": True, "schema": request.schema.schema}
-        bodies.append(
-            {
-                "model": "scripted",
-                "messages": [dict(message) for message in request.messages],
-                "temperature": 0.0,
-                "max_tokens": request.decoding.max_tokens,
-                "response_format": {"type": "json_schema", "json_schema": schema},
-            }
-        )
-    return bodies
-
-
-async def post_all(base_url: str, bodies: Sequence[dict[str, Any]]) -> None:
-    """Post all bodies with bare aiohttp."""
-    waiting = iter(bodies)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=IN_FLIGHT)) as session:
-
-        async def work() -> None:
-            for body in waiting:
-                async with session.post(f"{base_url}/chat/completions", json=body) as response:
-                    json.loads(json.loads(await response.read())["choices"][0]["message"]["content"])
-
-        await asyncio.gather(*(work() for _ in range(IN_FLIGHT)))
-
-
 def serve() -> None:
     """Answer every call at once with the same reply, until the process is ended."""
 
@@ -208,7 +169,7 @@ def main() -> int:
     )
     used = []
     try:
-        bodies = make_bodies(BARE_CALLS)
+        bodies = make_bodies(map(make_row, range(BARE_CALLS)), SETTINGS)
         cpu = time.process_time()
         asyncio.run(post_all(base_url, bodies))
         bare = 1e3 * (time.process_time() - cpu) / len(bodies)

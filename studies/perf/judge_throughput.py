@@ -22,7 +22,6 @@ import json
 import pstats
 import sys
 import time
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -38,9 +37,10 @@ from eclose.judging.judge_response import build_judge_requests
 from eclose_world.make.instances import make_world_items
 from studies.campaigns.runner_faults import serve
 from studies.perf.result import print_result
+from studies.perf.runner_throughput import Timing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 LATENCY = 0.2
 CONCURRENCY = 64
@@ -50,18 +50,6 @@ CPU_GOAL = 1.5
 COLD_GOAL = 30.0
 """Milliseconds of a cold judgment beyond its calls."""
 CALLS = eclose.CallSettings(concurrency=CONCURRENCY, unpriced=True, slow_start=False)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Wall time and CPU time of a round, in seconds."""
-
-    seconds: float
-    cpu: float
-
-    def __str__(self) -> str:
-        """Return both times for the printed lines."""
-        return f"{self.seconds:.2f} s, {self.cpu:.2f} s of CPU"
 
 
 def make_rows(count: int, *, seed: int = 0) -> list[dict[str, Any]]:
@@ -77,12 +65,12 @@ def make_rows(count: int, *, seed: int = 0) -> list[dict[str, Any]]:
     ]
 
 
-def make_bodies(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def make_bodies(rows: Iterable[dict[str, Any]], settings: eclose.JudgeSettings) -> list[dict[str, Any]]:
     """Return the bodies of all calls about rows."""
     bodies = []
     for row in rows:
         instance, response = read_row(row, eclose.ImportSettings())
-        for request in build_judge_requests(instance, response, eclose.JudgeSettings()):
+        for request in build_judge_requests(instance, response, settings):
             assert request.schema is not None
             schema = {"name": request.schema.name, "strict": True, "schema": request.schema.schema}
             bodies.append(
@@ -147,7 +135,7 @@ def main() -> int:
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     rows = make_rows(options.rows)
-    bodies = make_bodies(rows)
+    bodies = make_bodies(rows, eclose.JudgeSettings())
     plain, ours = [], []
     server, base_url = serve(LATENCY, jitter=0.0)
     try:
