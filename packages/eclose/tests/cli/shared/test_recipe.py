@@ -82,6 +82,7 @@ def list_leaf_commands(command, words=()):
         yield from list_leaf_commands(child, (*words, name))
 
 
+@pytest.mark.slow
 def test_help_and_guide_name_every_setting_of_recipes():
     guide = (Path(__file__).parents[5] / "docs" / "recipes.md").read_text("utf-8")
     keys = {
