@@ -171,12 +171,12 @@ def profile_batch(base_url: str, rows: Sequence[dict[str, Any]]) -> None:
     with judge:
         profile = cProfile.Profile()
 
-        async def run() -> None:
+        async def run(_connection: object) -> None:
             profile.enable()
             await judge.abatch(rows, progress=False)
             profile.disable()
 
-        judge._open().run(run())
+        judge._open().run(run)
         pstats.Stats(profile).sort_stats("tottime").print_stats(45)
 
 

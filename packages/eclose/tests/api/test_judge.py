@@ -308,10 +308,12 @@ def test_judge_that_cannot_be_reached_is_said_at_once():
 def test_judge_that_could_not_connect_does_so_with_a_later_call(server):
     judge = eclose.Judge(server.base_url, calls=FREE, ledger="/proc/no/ledger.sqlite")
     row = make_rows(1)[0]
-    with pytest.raises(UserError, match="cannot be written here"):
-        judge(row)
+    for _ in range(3):
+        with pytest.raises(UserError, match="cannot be written here"):
+            judge(row)
     judge._ledger = None
     assert judge(row).correct
+    assert [thread.name for thread in threading.enumerate()].count("eclose judge") == 1
     judge.close()
 
 

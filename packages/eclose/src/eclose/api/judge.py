@@ -7,6 +7,7 @@ import atexit
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
@@ -103,8 +104,12 @@ class Judge:
         self._open_judge: _OpenJudge | None = None
 
     def __enter__(self) -> Self:
-        open_judge = self._open()
-        open_judge.run(open_judge.connection())
+        try:
+            # Nothing but the connection is waited for.
+            self._open().run(lambda _connection: asyncio.sleep(0))
+        except BaseException:
+            self.close()  # the block is not entered, and so never left
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -145,7 +150,7 @@ class Judge:
             SettingError: One of them is of another kind, such as a question without its passages.
             UserError: The judge cannot be reached, or the budget is spent.
         """
-        return self._open().run(self._judge(*self._read(instance, response)))
+        return self._open().run(partial(self._judge, *self._read(instance, response)))
 
     async def ajudge(
         self,
@@ -153,7 +158,7 @@ class Judge:
         response: Response | Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | None = None,
     ) -> Judgment:
         """Judge one response to one question; the coroutine of a call."""
-        return await self._open().run_async(self._judge(*self._read(instance, response)))
+        return await self._open().run_async(partial(self._judge, *self._read(instance, response)))
 
     def batch(self, rows: Any, *, progress: ProgressOption = True) -> Any:
         """Judge the responses of a table: the same rows in the same order, with their labels as further columns.
@@ -172,11 +177,11 @@ class Judge:
             SettingError: The rows are no table, or have a column that labels are written to.
             UserError: The judge cannot be reached, or the budget is spent.
         """
-        return self._open().run(self._label(rows, progress))
+        return self._open().run(partial(self._label, rows, progress))
 
     async def abatch(self, rows: Any, *, progress: ProgressOption = True) -> Any:
         """Judge the responses of a table; the coroutine of ``batch``."""
-        return await self._open().run_async(self._label(rows, progress))
+        return await self._open().run_async(partial(self._label, rows, progress))
 
     def schema(self, rows: pa.Schema | None = None) -> pa.Schema:
         """Return the columns that ``batch`` returns for rows with these columns, as a schema of Arrow."""
@@ -199,6 +204,8 @@ class Judge:
         with self._lock:
             # The thread of a parent process does not exist in its child; a connection that failed is made again.
             if self._open_judge is None or not self._open_judge.is_usable:
+                if self._open_judge is not None and self._open_judge.is_of_this_process:
+                    self._open_judge.close()
                 self._open_judge = _OpenJudge(self._connect)
             return self._open_judge
 
@@ -223,17 +230,15 @@ class Judge:
 
         return read_row(read_row_columns(instance, 1), self._imported)
 
-    async def _judge(self, instance: Instance, response: Response) -> Judgment:
-        connection, _ = await self._open().connection()
-        model = connection.model.for_record(CallContext(JUDGE_JOB, response.id))
+    async def _judge(self, instance: Instance, response: Response, connected: PricedConnection) -> Judgment:
+        model = connected[0].model.for_record(CallContext(JUDGE_JOB, response.id))
         return await judge_response(instance, response, model, self._settings)
 
-    async def _label(self, rows: Any, progress: ProgressOption) -> Any:
+    async def _label(self, rows: Any, progress: ProgressOption, connected: PricedConnection) -> Any:
         from eclose.api.labelled_rows import LabelColumns, RowLabeller  # noqa: PLC0415 - loads the columns of labels
 
-        connection, price = await self._open().connection()
         columns = LabelColumns.of(self._settings, records=self._records)
-        labeller = RowLabeller(connection, price, settings=self._settings, imported=self._imported, columns=columns)
+        labeller = RowLabeller(*connected, settings=self._settings, imported=self._imported, columns=columns)
         return await labeller.label(rows, workers=self._calls.workers, progress=progress)
 
 
@@ -268,17 +273,9 @@ class _OpenJudge:
         finally:
             self._ready.set()
 
-    async def connection(self) -> PricedConnection:
-        """Return the connected model with its price, once it is there."""
-        await self._ready.wait()
-        if self._connection is None:
-            await asyncio.wrap_future(self._keeper)  # raises what went wrong
-        assert self._connection is not None
-        return self._connection
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine in the judge's loop."""
-        future = self._loop.submit(self._run_while_open(coroutine))
+    def run(self, work: Callable[[PricedConnection], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of work on the connection, in the judge's loop."""
+        future = self._loop.submit(self._run_while_open(work))
         try:
             return future.result()
         except BaseException:
@@ -286,15 +283,17 @@ class _OpenJudge:
             future.cancel()
             raise
 
-    async def run_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine in the judge's loop, without blocking the caller's."""
-        return await asyncio.wrap_future(self._loop.submit(self._run_while_open(coroutine)))
+    async def run_async(self, work: Callable[[PricedConnection], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of work on the connection, in the judge's loop, without blocking the caller's."""
+        return await asyncio.wrap_future(self._loop.submit(self._run_while_open(work)))
 
-    async def _run_while_open(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine; where the connection ends before it, cancel it and raise why."""
-        keeper, task = asyncio.wrap_future(self._keeper), asyncio.ensure_future(coroutine)
-        # Its error is raised where the coroutine needs the connection; here it is only told apart from an end.
-        keeper.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    async def _run_while_open(self, work: Callable[[PricedConnection], Coroutine[Any, Any, T]]) -> T:
+        """Run work once there is a connection; where that ends before it, cancel it and raise why."""
+        await self._ready.wait()
+        if self._connection is None:
+            await asyncio.wrap_future(self._keeper)  # raises what went wrong
+        assert self._connection is not None
+        keeper, task = asyncio.wrap_future(self._keeper), asyncio.ensure_future(work(self._connection))
         self._running.add(task)
         try:
             await asyncio.wait((keeper, task), return_when=asyncio.FIRST_COMPLETED)
@@ -319,7 +318,7 @@ class _OpenJudge:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         self._closing.set()
-        await asyncio.wait((asyncio.wrap_future(self._keeper),))
+        await asyncio.gather(asyncio.wrap_future(self._keeper), return_exceptions=True)
 
 
 _JUDGES: dict[tuple[int, str], Judge] = {}
